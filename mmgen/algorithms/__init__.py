@@ -1,0 +1,1 @@
+"""Continual-learning algorithms, one short file each, in the spirit of an Optax transformation."""

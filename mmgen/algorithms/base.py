@@ -1,0 +1,89 @@
+"""The contract of a continual-learning algorithm, and the update that all of them share."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, Key
+
+from mmgen.core.state import TrainState
+from mmgen.data.schema import Batch
+
+PyTree = Any
+Scalars = dict[str, Float[Array, ""]]
+
+
+class Feed(NamedTuple):
+    """What one iteration reads; all of it was decided before the iteration began.
+
+    Attributes:
+      stream: the stream batch.
+      replay: one batch per entry of `Algorithm.draws`, drawn from the memory as it was after the
+        previous iteration; rows beyond what the memory held have `mask == False`.
+      insert_slot: int32[b], slot of each stream example, the memory's capacity to drop it.
+      replay_slot: one int32[r] per replay batch, the slots its rows came from.
+    """
+
+    stream: Batch
+    replay: tuple[Batch, ...] = ()
+    insert_slot: Int[Array, " b"] | tuple[()] = ()
+    replay_slot: tuple[Int[Array, " r"], ...] = ()
+
+
+class Algorithm(NamedTuple):
+    """An algorithm as pure functions, built by `make_<name>`, which validates its settings.
+
+    Attributes:
+      draws: rows that an iteration draws from memory, one number per replay batch, e.g. `(32,)`.
+      init: `(params) -> extras`.
+      step: `(state, feed, key) -> (state, scalars)`. Applies the inserts of `feed` to
+        `state.memory` and adds one to `state.step`. `scalars` always holds `loss`.
+    """
+
+    draws: tuple[int, ...]
+    init: Callable[[PyTree], PyTree]
+    step: Callable[[TrainState, Feed, Key[Array, ""]], tuple[TrainState, Scalars]]
+
+
+def no_extras(params: PyTree) -> tuple[()]:
+    """`Algorithm.init` of the algorithms that keep nothing of their own."""
+    del params
+    return ()
+
+
+def apply_update(
+    optimizer: optax.GradientTransformation,
+    params: PyTree,
+    opt_state: PyTree,
+    grads: PyTree,
+    count: Float[Array, ""],
+) -> tuple[PyTree, PyTree]:
+    """One optimizer update, undone if it was computed from no target at all.
+
+    Zero gradients are not enough: momentum would still move the weights, and the count of updates
+    would still advance, on the first iteration, when the memory is empty.
+
+    Args:
+      count: number of targets behind `grads` over the global batch, float32 scalar.
+    """
+    updates, new_opt_state = optimizer.update(grads, opt_state, params)
+    new_params = optax.apply_updates(params, updates)
+    keep = count > 0
+
+    def choose(new: Array, old: Array) -> Array:
+        return jnp.where(keep, new, old)
+
+    return (
+        jax.tree.map(choose, new_params, params),
+        jax.tree.map(choose, new_opt_state, opt_state),
+    )
+
+
+def insert_stream(state: TrainState, memory: Any, feed: Feed) -> PyTree:
+    """`state.memory` after this iteration's inserts; `memory` is the policy (or None)."""
+    if memory is None:
+        return state.memory
+    batch = feed.stream
+    return memory.insert(state.memory, batch["ids"], batch["mask"], feed.insert_slot, ())

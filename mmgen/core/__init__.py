@@ -1,0 +1,1 @@
+"""What every run needs, whatever it trains: state, keys, mesh, checkpoints, the loop, writers."""

@@ -1,0 +1,60 @@
+"""The contract of a memory policy: pure functions around a frozen state of row numbers."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import flax.struct
+from jaxtyping import Array, Bool, Int, Key
+
+PyTree = Any
+
+
+@flax.struct.dataclass
+class MemoryState:
+    """What is stored: row numbers of the stream's split, never features.
+
+    Attributes:
+      ids: int32[capacity], row number of each slot, `IGNORE_ID` where empty. Slots fill from 0.
+      seen: int32 scalar, number of stream examples offered so far.
+      payload: a small pytree with a leading slot axis (task, logits, ...), or `()`.
+    """
+
+    ids: Int[Array, " capacity"]
+    seen: Int[Array, ""]
+    payload: PyTree = ()
+
+    @property
+    def size(self) -> Int[Array, ""]:
+        """Number of filled slots, int32 scalar."""
+        import jax.numpy as jnp
+
+        return jnp.sum(self.ids >= 0, dtype=jnp.int32)
+
+
+class Memory(NamedTuple):
+    """A policy. Slot `capacity` means "not stored" and is dropped by every scatter.
+
+    Attributes:
+      capacity: number of slots.
+      init: `() -> MemoryState`.
+      sample: `(state, key, k) -> slots int32[k]`, uniform without replacement among filled slots;
+        entries beyond the number of filled slots are `capacity`. Costs O(k) to O(k^2).
+      slots: `(state, key, ids int32[b], mask bool[b], side) -> int32[b]`, the slot each stream
+        example goes to; no slot is named twice in one call (the last writer has won).
+        `side` is the policy's own side information per example (e.g. task), or `()`.
+      insert: `(state, ids, mask, slots, side) -> MemoryState`, applies those slots.
+      planned: True if `sample` and `slots` depend on (seed, stream) alone, so that a plan can be
+        made before training.
+    """
+
+    capacity: int
+    init: Callable[[], MemoryState]
+    sample: Callable[[MemoryState, Key[Array, ""], int], Int[Array, " k"]]
+    slots: Callable[
+        [MemoryState, Key[Array, ""], Int[Array, " b"], Bool[Array, " b"], PyTree],
+        Int[Array, " b"],
+    ]
+    insert: Callable[
+        [MemoryState, Int[Array, " b"], Bool[Array, " b"], Int[Array, " b"], PyTree], MemoryState
+    ]
+    planned: bool = True

@@ -1,0 +1,1 @@
+"""Configuration: defaults, `file.py:arg` arguments, resolution and validation."""
