@@ -1,3 +1,3 @@
-"""mmgen: data, training, evaluation and reports for four benchmarks of multimodal generalization."""
+"""mmgen: four benchmarks of multimodal generalization, from raw data to the papers' tables."""
 
 __version__ = "0.1.0"

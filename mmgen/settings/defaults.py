@@ -38,7 +38,7 @@ def default_config() -> ConfigDict:
     config.data_dir = "prepared"
     # Examples of a stream batch.
     config.batch_size = 32
-    # Length of training; exactly one of steps, epochs, examples. One pass over the stream is 1 epoch.
+    # Length of training: at most one of these; none is one epoch, a pass over the stream.
     config.total = ConfigDict()
     config.total.steps = placeholder(int)
     config.total.epochs = placeholder(float)
@@ -51,7 +51,7 @@ def default_config() -> ConfigDict:
     dataset.name = "scene_world"
     # Training instances of a world.
     dataset.instances = placeholder(int)
-    # Size of a world's test split and of its novel-composition split.
+    # Sizes of a world's test split and of its novel-composition split.
     dataset.test_items = placeholder(int)
     dataset.novel_items = placeholder(int)
     # Noise knobs of a world, see its module; 0 means the world's default.
@@ -103,8 +103,8 @@ def default_config() -> ConfigDict:
     algorithm = config.algorithm = ConfigDict()
     # "plain", "er", "agem", "mir", ...: a module of mmgen.algorithms, or "package.module:make".
     algorithm.name = "plain"
-    # Rows replayed in an iteration.
-    algorithm.replay_size = 32
+    # Rows replayed in an iteration: 32; the released MIR replays 10.
+    algorithm.replay_size = placeholder(int)
     # ER: "two_step" (stream update, then replay update) or "joint" (one update on both).
     algorithm.update = "two_step"
     # AGEM: rows of the reference gradient. MIR: candidates scored.
@@ -143,11 +143,13 @@ def default_config() -> ConfigDict:
     optimizer.beta2 = 0.999
     optimizer.eps = placeholder(float)
     optimizer.weight_decay = 0.0
-    # Global-norm clipping; 0 is none.
+    # Global-norm clipping of the gradients; 0 is none.
     optimizer.clip_norm = 0.0
 
     buckets = config.buckets = ConfigDict()
-    # Text lengths and object counts that batches are padded to, at most 3 pairs; () derives them.
+    # Shapes that batches are padded to: how many are derived from the data set's length tables
+    # (1 to 3), or the text lengths and object counts themselves, e.g. (16, 24) and (8, 36).
+    buckets.max = placeholder(int)
     buckets.text = placeholder(tuple)
     buckets.objects = placeholder(tuple)
 

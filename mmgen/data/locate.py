@@ -1,0 +1,82 @@
+"""From a config to a prepared data set on disk; built-in worlds are built on first use."""
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import json
+import pathlib
+import time
+from collections.abc import Iterator
+
+from absl import logging
+from ml_collections import ConfigDict
+
+from mmgen.data.columns import Dataset, open_dataset
+from mmgen.data.worlds.scene_world import SceneWorldSettings, build_scene_world
+from mmgen.errors import UserError
+
+WORLDS = {"scene_world": (SceneWorldSettings, build_scene_world)}
+"""Built-in data sets: name -> (frozen dataclass of settings, builder(root, settings))."""
+
+
+def locate(config: ConfigDict) -> Dataset:
+    """Opens the data set that `config.dataset` names.
+
+    Raises:
+      UserError: it is not a world and was not built, or a world's knob is given for it.
+    """
+    name = config.dataset.name
+    folder = pathlib.Path(config.data_dir)
+    if name in WORLDS:
+        return open_dataset(_built_world(folder, name, config))
+    knobs = {k: config.dataset[k] for k in ("instances", "test_items", "novel_items")}
+    given = [k for k, value in knobs.items() if value is not None]
+    if given:
+        raise UserError(
+            f"config.dataset.{given[0]} belongs to the built-in worlds, but config.dataset.name "
+            f"is '{name}'; leave it out (the argument 'smoke' sets it, too)."
+        )
+    root = folder / name
+    if not (root / "dataset.json").is_file():
+        raise UserError(
+            f"There is no finished data set at '{root}'; build it with "
+            f"`python -m mmgen.data.build NAME --raw DIR --out {root}` "
+            "(`--list` shows the names), or name a built-in world: "
+            f"{', '.join(sorted(WORLDS))}."
+        )
+    return open_dataset(root)
+
+
+def world_settings(config: ConfigDict):
+    """The world's settings: its defaults with the config's knobs."""
+    kind, _ = WORLDS[config.dataset.name]
+    fields = {field.name for field in dataclasses.fields(kind)}
+    given = {
+        key: value for key, value in config.dataset.items() if key in fields and value is not None
+    }
+    return kind(data_seed=config.data_seed, **given)
+
+
+def _built_world(folder: pathlib.Path, name: str, config: ConfigDict) -> pathlib.Path:
+    settings = world_settings(config)
+    text = json.dumps(dataclasses.asdict(settings), sort_keys=True)
+    root = folder / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    if (root / "dataset.json").is_file():
+        return root
+    folder.mkdir(parents=True, exist_ok=True)
+    with _exclusive(folder / f".{root.name}.lock"):
+        if not (root / "dataset.json").is_file():
+            start = time.perf_counter()
+            _, build = WORLDS[name]
+            build(root, settings)
+            logging.info("built %s at %s in %.1f s", name, root, time.perf_counter() - start)
+    return root
+
+
+@contextlib.contextmanager
+def _exclusive(path: pathlib.Path) -> Iterator[None]:
+    """Holds a file lock, so that runs started together build a world once."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,28 @@
+"""Which run a workdir belongs to: the keys that decide its numbers."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from mmgen.settings.command_line import flat_keys
+from mmgen.settings.defaults import OPERATIONAL
+
+
+def identity(config: ConfigDict, info: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted key -> value of every identity key of a resolved config, and the data fingerprint."""
+    keys = {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in flat_keys(config).items()
+        if key.split(".", 1)[0] not in OPERATIONAL
+    }
+    return {**keys, "dataset.fingerprint": info["fingerprint"]}
+
+
+def default_workdir(config: ConfigDict, info: Mapping[str, Any]) -> str:
+    """`runs/<config>/<dataset>-<profile>-s<seed>-<hash6>`."""
+    text = json.dumps(identity(config, info), sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:6]
+    return f"runs/{config.name}/{info['name']}-{config.profile}-s{config.seed}-{digest}"

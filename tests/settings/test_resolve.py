@@ -1,0 +1,197 @@
+"""What a recorded choice becomes: profiles, sizes, streams, memory, and the sentences of errors."""
+
+import copy
+import pathlib
+
+import pytest
+
+from mmgen.errors import UserError
+from mmgen.settings.args import apply_arguments
+from mmgen.settings.command_line import flat_keys, load_config
+from mmgen.settings.defaults import OPERATIONAL, default_config
+from mmgen.settings.durations import total_steps
+from mmgen.settings.identity import default_workdir, identity
+from mmgen.settings.resolve import resolve
+
+CONFIGS = sorted(pathlib.Path(__file__).parents[2].joinpath("configs").glob("visCOLL_*.py"))
+
+WORLD = {
+    "name": "scene_world",
+    "fingerprint": "f" * 64,
+    "world": True,
+    "paper_scale": False,
+    "paper_size": 639_592,
+    "vocabulary": {"rows": 120},
+    "splits": {"train": {"examples": 20_000}},
+}
+DEVTRAIN = {
+    **WORLD,
+    "name": "coco_shift_devtrain",
+    "world": False,
+    "vocabulary": {"rows": 30_574},
+    "splits": {"train": {"examples": 25_000}},
+}
+PUBLISHED = {**DEVTRAIN, "name": "coco_shift", "paper_scale": True}
+PUBLISHED["splits"] = {"train": {"examples": 638_903}}
+
+
+def er10k():
+    return load_config(str(CONFIGS[0].parent / "visCOLL_er10k.py"))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
+def test_every_config_resolves_on_world_and_on_real_data(path):
+    config = load_config(f"{path}:seed=3")
+    assert config.name == path.stem
+    for info in (WORLD, DEVTRAIN, PUBLISHED):
+        resolved = resolve(config, info)
+        assert resolved.seed == 3 and resolved.is_locked
+        optional = {"steps", "epochs", "examples", "text", "objects", "size", "top_k", "decay"}
+        optional |= {"weight", "label_weight", "interval", "visual_layers", "cross_layers"}
+        optional |= {"instances", "test_items", "novel_items", "amplitude", "topic_purity"}
+        missing = {
+            key
+            for key, value in flat_keys(resolved).items()
+            if value is None and key.rsplit(".")[-1] not in optional
+        }
+        assert not missing
+
+
+def test_profile_as_argument_and_as_flag_is_the_same_run():
+    by_argument = load_config(str(CONFIGS[0].parent / "visCOLL_mir10k.py") + ":profile=release")
+    by_flag = load_config(str(CONFIGS[0].parent / "visCOLL_mir10k.py"))
+    by_flag.profile = "release"
+    for info in (WORLD, PUBLISHED):
+        assert identity(resolve(by_argument, info), info) == identity(resolve(by_flag, info), info)
+    release = resolve(by_flag, PUBLISHED)
+    assert release.optimizer.name == "adam_release" and release.optimizer.eps == 1e-4
+    assert (release.algorithm.candidates, release.algorithm.replay_size) == (32, 10)
+    assert release.memory.reservoir == "viscoll_release"
+    assert release.stream.spread_floor == 3_000
+    paper = resolve(load_config(str(CONFIGS[0].parent / "visCOLL_mir10k.py")), PUBLISHED)
+    assert (paper.algorithm.candidates, paper.algorithm.replay_size) == (80, 32)
+    assert paper.stream.spread_floor == 0 and paper.optimizer.name == "adamw"
+
+
+def test_an_override_survives_the_profile():
+    config = er10k()
+    config.optimizer.eps = 1e-6
+    config.profile = "release"
+    assert resolve(config, WORLD).optimizer.eps == 1e-6
+
+
+def test_stream_and_memory_scale_with_a_short_stream_only():
+    world = resolve(er10k(), WORLD)
+    assert (world.stream.bin_width, world.stream.spread_floor) == (31, 94)
+    assert world.memory.capacity == 2_000
+    published = resolve(er10k(), PUBLISHED)
+    assert (published.stream.bin_width, published.memory.capacity) == (1_000, 10_000)
+    absolute = er10k()
+    absolute.memory.capacity = 10_000
+    absolute.stream.paper_scale = True
+    kept = resolve(absolute, DEVTRAIN)
+    assert (kept.memory.capacity, kept.stream.bin_width) == (10_000, 1_000)
+
+
+def test_model_size_follows_the_data_set():
+    world = resolve(er10k(), WORLD).model
+    assert (world.size, world.layers, world.hidden, world.vocabulary_rows) == ("small", 2, 128, 120)
+    real = resolve(er10k(), DEVTRAIN).model
+    assert (real.size, real.layers, real.hidden, real.vocabulary_rows) == ("paper", 6, 384, 30_600)
+    lxmert = er10k()
+    lxmert.model.factory = "lxmert"
+    lxmert = resolve(lxmert, DEVTRAIN).model
+    assert (lxmert.layers, lxmert.visual_layers, lxmert.cross_layers) == (9, 5, 5)
+    assert lxmert.object_mask
+    release = er10k()
+    release.model.factory = "lxmert"
+    release.profile = "release"
+    assert not resolve(release, DEVTRAIN).model.object_mask
+
+
+def test_resolving_changes_neither_argument_and_repeats():
+    config, info = er10k(), copy.deepcopy(WORLD)
+    before = config.to_json_best_effort()
+    first, second = resolve(config, info), resolve(config, info)
+    assert first.to_json_best_effort() == second.to_json_best_effort()
+    assert config.to_json_best_effort() == before and info == WORLD
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("profile", "relese", "did you mean 'release'"),
+        ("text_only", "yes", "config.text_only"),
+        ("stream.order", "up", "ascending"),
+        ("batch_size", 0, "must be positive"),
+        ("model.heads", 5, "multiple"),
+        ("model.dropout", 1.0, "between 0 and 1"),
+        ("memory.policy", "none", "policy"),
+        ("memory.size", "10K", "did you mean '10k'"),
+        ("memory.capacity", -1, "must be positive"),
+        ("total.epochs", 2.0, "epoch"),
+        ("buckets.max", 4, "at most 3"),
+        ("buckets.text", (8,), "go together"),
+        ("model.vocabulary_rows", 7, "vocabulary has 120 tokens"),
+    ],
+)
+def test_a_wrong_value_is_one_sentence_naming_the_key(key, value, words):
+    config = er10k()
+    *groups, last = key.split(".")
+    node = config
+    for group in groups:
+        node = node[group]
+    node[last] = value
+    with pytest.raises(UserError) as caught:
+        resolve(config, WORLD)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("argument", ["smok", "model=", "smoke=1", "seed=two"])
+def test_wrong_arguments_are_refused(argument):
+    with pytest.raises(UserError):
+        apply_arguments(default_config(), argument)
+
+
+def test_arguments_compose():
+    config = apply_arguments(default_config(), "smoke,text_only,model=lxmert,order=ascending")
+    assert config.text_only == "zero" and config.model.factory == "lxmert"
+    assert config.dataset.instances == 640 and config.stream.order == "ascending"
+    assert apply_arguments(default_config(), "text_only=drop").text_only == "drop"
+
+
+@pytest.mark.parametrize(
+    ("given", "steps"),
+    [
+        ({}, 625),
+        ({"steps": 7}, 7),
+        ({"epochs": 0.1}, 63),
+        ({"examples": 33}, 2),
+        ({"epochs": 2.0}, 1_250),
+    ],
+)
+def test_durations(given, steps):
+    total = default_config().total
+    for key, value in given.items():
+        total[key] = value
+    assert total_steps(total, 20_000, 32) == steps
+
+
+def test_two_durations_are_refused():
+    total = default_config().total
+    total.steps, total.epochs = 3, 1.0
+    with pytest.raises(UserError, match=r"config\.total\.steps, config\.total\.epochs"):
+        total_steps(total, 10, 1)
+
+
+def test_the_workdir_depends_on_identity_only():
+    one, two, other = resolve(er10k(), WORLD), er10k(), er10k()
+    two.mesh.data, two.logging.every, two.data_dir = 4, 7, "elsewhere"
+    other.optimizer.learning_rate = 5e-4
+    assert default_workdir(one, WORLD) == default_workdir(resolve(two, WORLD), WORLD)
+    assert default_workdir(one, WORLD) != default_workdir(resolve(other, WORLD), WORLD)
+    assert default_workdir(one, WORLD).startswith("runs/visCOLL_er10k/scene_world-paper-s0-")
+
+
+def test_operational_keys_exist():
+    assert set(OPERATIONAL) <= set(default_config())
