@@ -1,0 +1,389 @@
+"""A prepared data set on disk: memory-mapped columns, a vocabulary, features and a manifest.
+
+Reading is `open_dataset`, writing is `DatasetWriter`. The folder:
+
+    dataset.json                  manifest, written last: without it the folder is unfinished
+    columns/SPLIT/COLUMN.npy      one array per column, see `COLUMNS`
+    vocab.txt                     one token per line, the id is the line number
+    images.npy                    int64, source image id of every row that column `image` names
+    features/                     optional feature store, its rows in the order of images.npy
+    tfds/                         the same rows as a TFDS data set, optional
+    raw/                          raw files of a built-in world, optional
+"""
+
+import errno
+import fcntl
+import functools
+import json
+import os
+import pathlib
+import shutil
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+
+from mmgen.data.tokenizer import Vocabulary, read_vocabulary, write_tokens
+from mmgen.errors import UserError
+
+if TYPE_CHECKING:
+    from mmgen.data.features import FeatureStore
+
+MANIFEST = "dataset.json"
+KIND = "masked_span"
+SPLITS = ("train", "validation", "test", "novel")
+
+COLUMNS: dict[str, tuple[str, type]] = {
+    # Token ids of every caption, back to back, without special tokens.
+    "tokens": ("total", np.int32),
+    # Row i has tokens[token_start[i]:token_start[i + 1]].
+    "token_start": ("n+1", np.int64),
+    # Half-open span [start, stop) over the row's own tokens.
+    "span": ("n 2", np.int32),
+    # Index into the manifest's "tasks".
+    "task": ("n", np.int32),
+    # Index into images.npy, which is the row of the feature store.
+    "image": ("n", np.int32),
+    # Source caption id and source image id.
+    "caption": ("n", np.int64),
+    "image_id": ("n", np.int64),
+    # Index into the manifest's "pairs", -1 without one.
+    "pair": ("n", np.int32),
+    # Token positions of the pair's atom (adjective or verb) and noun, -1 without one.
+    "pair_tokens": ("n 2", np.int32),
+}
+"""Columns that every data set of the masked-span kind has: name -> (axes, numpy dtype)."""
+
+FLOAT_COLUMNS = ("optimum", "optimum_text_only", "memoriser", "composer")
+"""Extra float32[n] columns of built-in worlds: exact or oracle losses of an item, in nats."""
+
+
+class Split(NamedTuple):
+    """The rows of one split; arrays are memory-mapped and read-only.
+
+    Attributes:
+      name: name of the split.
+      columns: name -> array, see `COLUMNS` and `FLOAT_COLUMNS`.
+    """
+
+    name: str
+    columns: dict[str, np.ndarray]
+
+    def __len__(self) -> int:
+        """Number of examples."""
+        return len(self.columns["task"])
+
+    def tokens(self, row: int) -> Int[np.ndarray, " t"]:
+        """Token ids of the caption of `row`, without special tokens."""
+        start = self.columns["token_start"]
+        return self.columns["tokens"][start[row] : start[row + 1]]
+
+    @property
+    def lengths(self) -> Int[np.ndarray, " n"]:
+        """Tokens of every row's caption, int64."""
+        return np.diff(self.columns["token_start"])
+
+
+class Dataset:
+    """An opened data set.
+
+    Attributes:
+      root: its folder.
+      info: the manifest `dataset.json`.
+    """
+
+    def __init__(self, root: pathlib.Path, info: dict[str, Any]):
+        self.root = root
+        self.info = info
+        self._splits: dict[str, Split] = {}
+
+    def split(self, name: str) -> Split:
+        """The split called `name`; UserError names the splits there are."""
+        if name not in self.info["splits"]:
+            raise UserError(
+                f"data set {self.info['name']} has no split {name!r}, only "
+                f"{', '.join(self.info['splits'])}"
+            )
+        if name not in self._splits:
+            self._splits[name] = _open_split(self.root, name, self.info["splits"][name])
+        return self._splits[name]
+
+    @functools.cached_property
+    def vocabulary(self) -> Vocabulary:
+        """Its vocabulary."""
+        facts = self.info["vocabulary"]
+        return read_vocabulary(
+            self.root / "vocab.txt",
+            word_level=facts["word_level"],
+            rows=facts["rows"],
+            size=facts["size"],
+        )
+
+    @functools.cached_property
+    def features(self) -> "FeatureStore | None":
+        """Its feature store, or None: such a data set only allows text-only runs."""
+        if self.info["features"] is None:
+            return None
+        from mmgen.data.features import FeatureStore
+
+        return FeatureStore.open(self.root / "features")
+
+    @functools.cached_property
+    def images(self) -> Int[np.ndarray, " i"]:
+        """Source image ids; column `image` indexes them."""
+        return np.load(self.root / "images.npy", mmap_mode="r")
+
+
+def open_dataset(path: str | pathlib.Path) -> Dataset:
+    """Open a prepared data set.
+
+    Raises:
+      UserError: `path` holds no finished data set, or one of another kind.
+    """
+    root = pathlib.Path(path)
+    manifest = root / MANIFEST
+    if not manifest.is_file():
+        raise UserError(
+            f"{root} holds no finished data set ({MANIFEST} is missing): "
+            f"build it with python -m mmgen.data.build NAME --out {root.parent}"
+        )
+    try:
+        info = json.loads(manifest.read_text(encoding="utf-8"))
+        kind = info["kind"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{manifest} is damaged ({error!r}): build the data set again") from error
+    if kind != KIND:
+        raise UserError(f"{manifest} is of kind {kind!r}, expected {KIND!r}")
+    return Dataset(root, info)
+
+
+def _open_split(root: pathlib.Path, name: str, facts: dict[str, Any]) -> Split:
+    folder = root / "columns" / name
+    columns: dict[str, np.ndarray] = {}
+    for column in facts["sha256"]:
+        file = folder / f"{column}.npy"
+        try:
+            columns[column] = np.load(file, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise UserError(
+                f"{file} is missing or damaged ({error}): build the data set again"
+            ) from error
+    split = Split(name, columns)
+    if len(split) != facts["examples"]:
+        raise UserError(
+            f"{folder} has {len(split)} rows where {MANIFEST} says {facts['examples']}: "
+            "build the data set again"
+        )
+    return split
+
+
+def masked_span_columns(
+    tokens: Sequence[Sequence[int]],
+    *,
+    span: Any,
+    task: Any,
+    image: Any,
+    caption: Any,
+    image_id: Any,
+    pair: Any = None,
+    pair_tokens: Any = None,
+    **floats: Any,
+) -> dict[str, np.ndarray]:
+    """Columns of a split from per-example values, in the dtypes of `COLUMNS`.
+
+    Args:
+      tokens: token ids of every example's caption.
+      span: half-open spans [n, 2].
+      task: task indices [n].
+      image: rows of images.npy [n].
+      caption: source caption ids [n].
+      image_id: source image ids [n].
+      pair: indices into the manifest's pairs [n]; None is -1 everywhere.
+      pair_tokens: positions of atom and noun [n, 2]; None is -1 everywhere.
+      **floats: extra float32 columns [n], see `FLOAT_COLUMNS`.
+    """
+    count = len(tokens)
+    start = np.zeros(count + 1, np.int64)
+    np.cumsum([len(row) for row in tokens], out=start[1:])
+    flat = np.fromiter((token for row in tokens for token in row), np.int32, count=int(start[-1]))
+    values = {
+        "tokens": flat,
+        "token_start": start,
+        "span": span,
+        "task": task,
+        "image": image,
+        "caption": caption,
+        "image_id": image_id,
+        "pair": np.full(count, -1) if pair is None else pair,
+        "pair_tokens": np.full((count, 2), -1) if pair_tokens is None else pair_tokens,
+    }
+    columns: dict[str, np.ndarray] = {
+        name: np.ascontiguousarray(values[name], dtype=dtype)
+        for name, (_, dtype) in COLUMNS.items()
+    }
+    columns["span"] = columns["span"].reshape(count, 2)
+    return columns | {
+        name: np.ascontiguousarray(value, dtype=np.float32) for name, value in floats.items()
+    }
+
+
+def select_rows(
+    columns: dict[str, np.ndarray], rows: Int[np.ndarray, " k"]
+) -> dict[str, np.ndarray]:
+    """The columns of a split reduced to `rows`, in that order."""
+    start = columns["token_start"]
+    lengths = np.diff(start)[rows]
+    new_start = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(lengths, out=new_start[1:])
+    source = np.arange(new_start[-1]) + np.repeat(start[rows] - new_start[:-1], lengths)
+    picked = {
+        name: value[rows]
+        for name, value in columns.items()
+        if name not in ("tokens", "token_start")
+    }
+    return {"tokens": columns["tokens"][source], "token_start": new_start} | picked
+
+
+class DatasetWriter:
+    """Builds a data set in a hidden sibling folder, which takes its name at the very end.
+
+    A context manager: leaving it without an exception checks every column, writes the manifest
+    last and renames; leaving it with one removes what was written. A process killed in between
+    leaves only the hidden folder, which the next build of that name clears.
+
+        with DatasetWriter(root, info) as writer:
+            writer.write_vocabulary(vocabulary)
+            writer.write_images(image_ids)
+            writer.write_split("train", columns)
+
+    A feature store belongs into `folder / "features"`, raw files into `folder / "raw"`; whatever
+    stands there at the end is part of the data set. With a feature store `write_images` may be
+    left out: the store's image ids are taken.
+
+    Args:
+      root: the data set's folder.
+      info: the manifest but for what is counted here (`splits`, `vocabulary`, `features`,
+        `fingerprint`, `kind`): name, builder, settings, data_seed, tasks, pairs, max_objects,
+        feature_dim, licences, sources, paper_scale, paper_size, world. No paths of this machine.
+      force: replace a finished data set of that name.
+
+    Raises:
+      UserError: `root` is finished already or is not ours, another process builds it, a column
+        breaks a rule of `mmgen.data.checks`, or the disk is full.
+    """
+
+    folder: pathlib.Path
+
+    def __init__(self, root: str | pathlib.Path, info: dict[str, Any], *, force: bool = False):
+        self.root = pathlib.Path(root).absolute()
+        self.folder = self.root.parent / f".{self.root.name}.partial"
+        self._info = dict(info, kind=KIND, splits={})
+        self._force = force
+        self._vocabulary: Vocabulary | None = None
+        self._lock = -1
+
+    def __enter__(self) -> "DatasetWriter":
+        """Take the hidden folder."""
+        finished = (self.root / MANIFEST).is_file()
+        if finished and not self._force:
+            raise UserError(f"{self.root} is built already: give --force to build it again")
+        if not finished and self.root.exists() and any(self.root.iterdir()):
+            raise UserError(f"{self.root} exists and is no data set: move it away or choose --out")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.folder, os.O_RDONLY)
+        except OSError as error:
+            raise UserError(f"cannot write {self.folder}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock)
+            raise UserError(f"another process is building {self.root}: wait for it") from error
+        for entry in self.folder.iterdir():
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        return self
+
+    def write_vocabulary(self, vocabulary: Vocabulary) -> None:
+        """Write vocab.txt."""
+        write_tokens(self.folder / "vocab.txt", vocabulary.tokens)
+        self._vocabulary = vocabulary
+        self._info["vocabulary"] = vocabulary.info()
+
+    def write_images(self, image_ids: Int[np.ndarray, " i"]) -> None:
+        """Write the source image ids that column `image` indexes."""
+        write_array(self.folder / "images.npy", np.asarray(image_ids, np.int64))
+
+    def write_split(self, name: str, columns: dict[str, np.ndarray]) -> None:
+        """Write the columns of split `name` (one of `SPLITS`)."""
+        if name not in SPLITS:
+            raise ValueError(f"split {name!r} is none of {SPLITS}")
+        folder = self.folder / "columns" / name
+        folder.mkdir(parents=True)
+        for column, value in columns.items():
+            write_array(folder / f"{column}.npy", value)
+        self._info["splits"][name] = {"sha256": dict.fromkeys(sorted(columns), "")}
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Finish, or remove everything."""
+        try:
+            if error is None:
+                self._finish()
+        except OSError as failure:
+            error = failure
+            raise _disk_error(self.root, failure) from failure
+        except BaseException as failure:
+            error = failure
+            raise
+        finally:
+            if error is not None:
+                shutil.rmtree(self.folder, ignore_errors=True)
+            os.close(self._lock)
+        if isinstance(error, OSError) and error.errno in _FULL:
+            raise _disk_error(self.root, error) from error
+
+    def _finish(self) -> None:
+        from mmgen.data.checks import check_dataset, complete_manifest
+
+        store = self.folder / "features"
+        if store.is_dir() and not (self.folder / "images.npy").exists():
+            self.write_images(np.load(store / "image_ids.npy"))
+        complete_manifest(self._info, self.folder)
+        check_dataset(Dataset(self.folder, self._info))
+        text = json.dumps(self._info, indent=1, sort_keys=True, ensure_ascii=False)
+        with (self.folder / MANIFEST).open("w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        old = self.root.parent / f".{self.root.name}.old"
+        shutil.rmtree(old, ignore_errors=True)
+        if self.root.exists():
+            self.root.rename(old)
+        self.folder.rename(self.root)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def _disk_error(root: pathlib.Path, error: OSError) -> UserError:
+    reason = error.strerror or str(error)
+    return UserError(
+        f"cannot write the data set {root}: {reason}; nothing was left behind, free some space "
+        "or choose another --out"
+    )
+
+
+def write_array(path: pathlib.Path, array: np.ndarray) -> None:
+    """Write `array` as .npy; a full disk raises OSError with its errno (np.save loses it)."""
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+        file.write(np.ascontiguousarray(array).data)
+        file.flush()
+        os.fsync(file.fileno())
