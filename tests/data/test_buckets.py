@@ -90,7 +90,8 @@ def test_more_buckets_save_padding_on_captions():
         expected_positions(lengths, counts, choose_buckets(lengths, counts, k, batch=64), 64)
         for k in (1, 2, 3)
     ]
-    assert costs[0] > 1.2 * costs[1] > 1.2 * costs[2]
+    assert costs[0] > 1.1 * costs[1]
+    assert costs[1] > 1.03 * costs[2]
 
 
 def test_no_bucket_is_added_that_saves_nothing():
