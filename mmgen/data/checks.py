@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
-from mmgen.data.columns import COLUMNS, FLOAT_COLUMNS, Dataset, Split
+from mmgen.data.columns import COLUMNS, FLOAT_COLUMNS, Dataset, Split, file_sha256
 from mmgen.errors import UserError
 
 
@@ -147,22 +147,14 @@ def verify_dataset(dataset: Dataset) -> None:
             file = dataset.root / "columns" / name / f"{column}.npy"
             if not file.is_file() or file_sha256(file) != digest:
                 raise UserError(f"{file} is not the file that was built: build the data set again")
-    for column, digest in ((dataset.info["features"] or {}).get("sha256") or {}).items():
-        file = dataset.root / "features" / column
-        if not file.is_file() or file_sha256(file) != digest:
-            raise UserError(f"{file} is not the file that was built: build the data set again")
+    if dataset.features is not None:
+        dataset.features.verify()
     check_dataset(dataset)
     if fingerprint(dataset.info, dataset.root) != dataset.info["fingerprint"]:
         raise UserError(
             f"{dataset.root}: manifest, vocab.txt or images.npy were changed after the build: "
             "build the data set again"
         )
-
-
-def file_sha256(path: pathlib.Path) -> str:
-    """Hex SHA-256 of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def fingerprint(info: dict[str, Any], folder: pathlib.Path) -> str:

@@ -14,6 +14,7 @@ Reading is `open_dataset`, writing is `DatasetWriter`. The folder:
 import errno
 import fcntl
 import functools
+import hashlib
 import json
 import os
 import pathlib
@@ -387,3 +388,9 @@ def write_array(path: pathlib.Path, array: np.ndarray) -> None:
         file.write(np.ascontiguousarray(array).data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def file_sha256(path: pathlib.Path) -> str:
+    """Hex SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

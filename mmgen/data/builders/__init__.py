@@ -1,0 +1,63 @@
+"""The table of data sets that `python -m mmgen.data.build` can build."""
+
+import importlib
+import pathlib
+from typing import NamedTuple
+
+from mmgen.data.builders.request import BuildRequest
+from mmgen.errors import UserError
+
+
+class Builder(NamedTuple):
+    """One buildable data set.
+
+    Attributes:
+      target: "module:function"; the function maps a `BuildRequest` to the data set's folder.
+      needs: what must lie in `--raw`; empty for worlds.
+      summary: one line for `--list`.
+    """
+
+    target: str
+    needs: str
+    summary: str
+
+    def build(self, request: BuildRequest) -> pathlib.Path:
+        """Build the data set and return its folder."""
+        module, _, function = self.target.partition(":")
+        return getattr(importlib.import_module(module), function)(request)
+
+
+BUILDERS: dict[str, Builder] = {
+    "scene_world": Builder(
+        "mmgen.data.builders.world:build_scene_world",
+        "",
+        "built-in world with known optimum, in COCO-shift's format",
+    ),
+    "coco_shift": Builder(
+        "mmgen.data.builders.released:build_coco_shift",
+        "released streams, image maps, coco_nouns.txt",
+        "COCO-shift from the released streams; --train-from=dev where train is missing",
+    ),
+    "flickr_shift": Builder(
+        "mmgen.data.builders.released:build_flickr_shift",
+        "released streams, flickr_tasks, flickr_vocab.txt",
+        "Flickr-shift from the released streams; --train-from=val where train is missing",
+    ),
+    "captions": Builder(
+        "mmgen.data.builders.captions:build_captions",
+        "train.jsonl and other splits: {image_id, caption, span, task} per line",
+        "your own captions with labelled spans",
+    ),
+}
+"""Name -> builder, in the order of `--list`."""
+
+
+def find_builder(name: str) -> Builder:
+    """The builder called `name`; UserError with the nearest name if there is none."""
+    if name in BUILDERS:
+        return BUILDERS[name]
+    import difflib
+
+    near = difflib.get_close_matches(name, BUILDERS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(BUILDERS)}"
+    raise UserError(f"no data set is called {name!r}: {hint}")
