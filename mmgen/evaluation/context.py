@@ -1,0 +1,174 @@
+"""What scores need besides the records: written once per run, so that a workdir explains itself.
+
+`evals/context.json` holds facts about the data and the stream, none about the model. With it every
+metric is recomputed from the workdir alone, without the prepared data set.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from etils import epath
+from jaxtyping import Int
+
+from mmgen.data.columns import Dataset, Split
+from mmgen.errors import UserError
+from mmgen.evaluation.predictions import FOLDER, target_spans
+from mmgen.metrics import bleu, continual, ppl, unigram
+
+Context = dict[str, Any]
+
+NAME = f"{FOLDER}/context.json"
+
+DENSITY_BINS = 100
+"""Equal parts of the stream in which examples of each task and pair are counted, for figures."""
+
+INFO_KEYS = ("name", "fingerprint", "tasks", "pairs", "vocabulary", "world", "paper_scale")
+
+
+def make_context(
+    dataset: Dataset,
+    stream_rows: Int[np.ndarray, " n"],
+    *,
+    batch_size: int,
+    steps: Sequence[int],
+    schedule: str,
+    min_task_items: int,
+    splits: Sequence[str],
+    reference_rows: Int[np.ndarray, " n"] | None = None,
+) -> Context:
+    """The context of a run, as JSON-able values.
+
+    Args:
+      stream_rows: rows of the train split in the order in which the run reads them; entries below
+        0 are padding.
+      batch_size: stream examples of one iteration.
+      steps: iterations that are evaluated.
+      schedule: "even" or "paper", see `mmgen.evaluation.schedule`.
+      min_task_items: tasks with fewer evaluated items are left out of forgetting.
+      splits: splits for which the unigram baselines are computed.
+      reference_rows: the stream that says when a task ends, if not the one that was read: an iid
+        run is compared with the shifting stream of the same data, which it does not follow.
+    """
+    train = dataset.split("train")
+    read = stream_rows[stream_rows >= 0]
+    reference = read if reference_rows is None else reference_rows[reference_rows >= 0]
+    num_tasks = len(dataset.info["tasks"])
+    task = np.asarray(train.columns["task"])
+    exposed = continual.exposure(task[reference], num_tasks, np.asarray(steps), batch_size)
+    pair = np.asarray(train.columns["pair"])[read]
+    num_pairs = len(dataset.info["pairs"])
+    return {
+        "dataset": {key: dataset.info.get(key) for key in INFO_KEYS},
+        "batch_size": batch_size,
+        "steps": [int(step) for step in steps],
+        "schedule": schedule,
+        "min_task_items": min_task_items,
+        "determiners": _ids(dataset, ppl.DETERMINERS),
+        "exposure": {
+            "size": exposed.size.tolist(),
+            "end_example": exposed.end_example.tolist(),
+            "seen": [[_number(v) for v in row] for row in exposed.seen.tolist()],
+        },
+        # The stream really trained on decides what counts as a seen composition.
+        "pairs_in_stream": np.bincount(pair[pair >= 0], minlength=num_pairs).tolist(),
+        "density": {
+            "examples": len(read),
+            "tasks": _density(task[read], num_tasks),
+            "pairs": _density(pair, num_pairs),
+        },
+        "baselines": _baselines(dataset, train, np.unique(read), splits),
+    }
+
+
+def write_context(workdir: epath.PathLike, context: Context) -> None:
+    """Write `evals/context.json` whole."""
+    path = epath.Path(workdir) / NAME
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / f".{path.name}.tmp"
+    temporary.write_text(json.dumps(context, allow_nan=False))
+    temporary.replace(path)
+
+
+def read_context(workdir: epath.PathLike) -> Context:
+    """The context of a run.
+
+    Raises:
+      UserError: the workdir has none, or it is damaged.
+    """
+    path = epath.Path(workdir) / NAME
+    if not path.exists():
+        raise UserError(f"{path} does not exist: {workdir} is no workdir of a training run")
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        raise UserError(f"{path} is damaged ({error}): run the training command again") from error
+
+
+def exposure_of(context: Context, steps: Sequence[int]) -> continual.Exposure:
+    """The exposure at `steps`, a subset of the steps that the context was made for.
+
+    Raises:
+      UserError: a step was not planned for evaluation.
+    """
+    facts, planned = context["exposure"], context["steps"]
+    unknown = [step for step in steps if step not in planned]
+    if unknown:
+        raise UserError(
+            f"{FOLDER} holds an evaluation of step {unknown[0]}, which {NAME} does not plan: "
+            "remove that file"
+        )
+    seen = np.array(facts["seen"], dtype=np.float64).reshape(len(facts["size"]), len(planned))
+    return continual.Exposure(
+        np.array(facts["size"], dtype=np.int64),
+        np.array(facts["end_example"], dtype=np.int64),
+        seen[:, [planned.index(step) for step in steps]],
+        context["batch_size"],
+    )
+
+
+def _baselines(
+    dataset: Dataset, train: Split, rows: np.ndarray, splits: Sequence[str]
+) -> dict[str, float]:
+    """Scores of the unigram baselines: `SPLIT/{unigram,span_unigram}/{log_ppl,bleu1,bleu2}`."""
+    model = unigram.fit_span_unigram(*target_spans(train, rows), dataset.vocabulary.rows)
+    scores = {}
+    for name in splits:
+        split = dataset.split(name)
+        target, mask = target_spans(split, np.arange(len(split)))
+        length = mask.sum(axis=1)
+        for baseline, nll, prediction in (
+            (
+                "unigram",
+                unigram.unigram_nll(model, target),
+                unigram.unigram_prediction(model, mask),
+            ),
+            (
+                "span_unigram",
+                unigram.span_unigram_nll(model, target, mask),
+                unigram.span_unigram_prediction(model, mask),
+            ),
+        ):
+            key = f"{name}/{baseline}"
+            scores[f"{key}/log_ppl"] = ppl.log_perplexity(nll, mask).value
+            bleus = bleu.sentence_bleu(prediction, target, length, length)
+            scores[f"{key}/bleu1"], scores[f"{key}/bleu2"] = bleus.mean(axis=0).tolist()
+    return scores
+
+
+def _density(label: np.ndarray, classes: int) -> list[list[int]]:
+    """Examples of each class in each of `DENSITY_BINS` parts; labels below 0 are no class."""
+    part = np.arange(len(label)) * DENSITY_BINS // max(len(label), 1)
+    flat = label[label >= 0] * DENSITY_BINS + part[label >= 0]
+    count = np.bincount(flat, minlength=classes * DENSITY_BINS)
+    return count.reshape(classes, DENSITY_BINS).tolist()
+
+
+def _ids(dataset: Dataset, words: Sequence[str]) -> list[int]:
+    vocabulary = dataset.vocabulary
+    return [vocabulary.id_of(word) for word in words if word in vocabulary]
+
+
+def _number(value: float) -> float | None:
+    return value if np.isfinite(value) else None

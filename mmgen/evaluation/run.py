@@ -1,0 +1,152 @@
+"""Running a model over the rows of a split, without padding waste, on any mesh."""
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Int
+
+from mmgen.algorithms.base import Feed
+from mmgen.core.mesh import batch_shards, local_rows, put_feed
+from mmgen.data.buckets import Bucket, bucket_of
+from mmgen.data.columns import Split
+from mmgen.data.pipeline import assemble
+from mmgen.data.schema import IGNORE_ID
+from mmgen.evaluation.predictions import Record, make_records
+
+PyTree = Any
+
+SPECIALS = 3
+"""Text positions beyond the caption's own tokens: [IMG], [TXT] and [SEP]."""
+
+
+class EvalBatch(NamedTuple):
+    """Rows of one evaluation batch, `IGNORE_ID` beyond the last one, and their padded shape."""
+
+    rows: Int[np.ndarray, " b"]
+    bucket: Bucket
+
+
+def plan_batches(
+    rows: Int[np.ndarray, " n"],
+    lengths: Int[np.ndarray, " n"],
+    counts: Int[np.ndarray, " n"],
+    buckets: Sequence[Bucket],
+    batch_size: int,
+) -> list[EvalBatch]:
+    """Batches of rows of like size; at most one of them, the last, is padded with `IGNORE_ID`.
+
+    Args:
+      rows: row numbers.
+      lengths: their text positions, special tokens included.
+      counts: their objects.
+      buckets: from smallest to largest; the last holds every row.
+    """
+    order = np.lexsort((rows, counts, lengths))
+    batches = []
+    for start in range(0, len(rows), batch_size):
+        chosen = order[start : start + batch_size]
+        padded = np.full(batch_size, IGNORE_ID, dtype=np.int32)
+        padded[: len(chosen)] = rows[chosen]
+        batches.append(EvalBatch(padded, bucket_of(lengths[chosen], counts[chosen], buckets)))
+    return batches
+
+
+def evaluate_split(
+    predict: Callable[[PyTree, dict[str, Any]], dict[str, jax.Array]],
+    params: PyTree,
+    split: Split,
+    store: Any,
+    vocabulary: Any,
+    rows: Int[np.ndarray, " n"],
+    *,
+    batch_size: int,
+    buckets: Sequence[Bucket],
+    mesh: jax.sharding.Mesh,
+    max_span: int,
+    feature_dim: int,
+    text_only: str = "",
+) -> Iterator[list[Record]]:
+    """Records of `rows`, batch by batch, in the order of evaluation (not of `rows`).
+
+    Every process must iterate to the end, for the model runs on all of them together; all of them
+    get all records. One program is compiled per bucket, once per process and `predict`.
+
+    Args:
+      predict: `Task.predict`: (params, batch) -> {"nll": [b, m], "prediction": [b, m], ...}.
+      store: the feature store, None without features.
+      vocabulary: the data set's vocabulary.
+      batch_size: rows of a global batch; raised to a multiple of the devices that share it.
+      buckets: padded shapes, from smallest to largest; the last holds every row.
+      max_span, feature_dim, text_only: as in `mmgen.data.pipeline.assemble`.
+
+    Raises:
+      UserError: a loss is not finite.
+    """
+    shards = batch_shards(mesh)
+    batch_size = -(-batch_size // shards) * shards
+    mine = local_rows(batch_size, mesh)
+    compiled = _compiled(predict)
+    lengths = split.lengths[rows] + SPECIALS
+    counts = _object_counts(split, store, rows, text_only)
+    pending = None
+    for batch in plan_batches(rows, lengths, counts, buckets, batch_size):
+        local = assemble(
+            split,
+            store,
+            vocabulary,
+            batch.rows[mine],
+            batch.bucket,
+            max_span=max_span,
+            feature_dim=feature_dim,
+            text_only=text_only,
+        )
+        # The device works on this batch while the host turns the previous one into records.
+        feed = put_feed(Feed(stream=local), mesh, rows=(batch_size,))
+        output = compiled(params, feed.stream)
+        if pending is not None:
+            yield _records(split, pending)
+        pending = output
+    if pending is not None:
+        yield _records(split, pending)
+
+
+def to_host(tree: PyTree) -> PyTree:
+    """Global arrays as numpy arrays, whole, on every process."""
+    if jax.process_count() == 1:
+        return jax.device_get(tree)
+    from jax.experimental import multihost_utils
+
+    with jax.transfer_guard("allow"):
+        return multihost_utils.process_allgather(tree, tiled=True)
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled(predict: Callable[..., dict[str, jax.Array]]) -> Callable[..., dict[str, jax.Array]]:
+    """`predict` under jit, with the row numbers beside its results."""
+
+    def run(params: PyTree, batch: dict[str, Any]) -> dict[str, jax.Array]:
+        output = predict(params, batch)
+        return {
+            "ids": batch["ids"],
+            "nll": output["nll"],
+            "prediction": output["prediction"],
+        }
+
+    return jax.jit(run)
+
+
+def _records(split: Split, output: dict[str, jax.Array]) -> list[Record]:
+    result = to_host(output)
+    real = result["ids"] != IGNORE_ID
+    return make_records(split, result["ids"][real], result["nll"][real], result["prediction"][real])
+
+
+def _object_counts(
+    split: Split, store: Any, rows: np.ndarray, text_only: str
+) -> Int[np.ndarray, " n"]:
+    if store is None or text_only == "drop":
+        return np.zeros(len(rows), dtype=np.int64)
+    return np.asarray(store.counts)[np.asarray(split.columns["image"])[rows]]

@@ -1,0 +1,144 @@
+"""Means with their uncertainty: t intervals, paired differences, cluster bootstrap, Welch's test.
+
+Standard deviation and standard error are different things and never share a name.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Shaped
+
+from mmgen.core.rng import numpy_generator
+
+
+class Interval(NamedTuple):
+    """An estimate with the ends of its interval; the ends are NaN where none can be given."""
+
+    mean: float
+    low: float
+    high: float
+
+    def excludes(self, value: float = 0.0) -> bool:
+        """Does the interval lie wholly on one side of `value`?"""
+        return self.low > value or self.high < value
+
+
+class Summary(NamedTuple):
+    """Values of several runs.
+
+    Attributes:
+      mean: their mean.
+      sd: standard deviation of one run (n - 1 in the denominator), NaN for a single run.
+      se: standard error of the mean, sd / sqrt(n), NaN for a single run.
+      n: number of runs.
+    """
+
+    mean: float
+    sd: float
+    se: float
+    n: int
+
+
+def summarise(values: Sequence[float]) -> Summary:
+    """Mean, standard deviation and standard error; NaN values are refused.
+
+    Raises:
+      ValueError: no value, or a NaN among them (a missing run must be named, not averaged).
+    """
+    data = np.asarray(values, dtype=np.float64)
+    if not len(data) or not np.all(np.isfinite(data)):
+        raise ValueError(f"cannot summarise {list(values)}: every value must be a finite number")
+    sd = float(np.std(data, ddof=1)) if len(data) > 1 else math.nan
+    return Summary(float(np.mean(data)), sd, sd / math.sqrt(len(data)), len(data))
+
+
+def t_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
+    """Student's t interval of the mean of independent values."""
+    from scipy.stats import t
+
+    mean, _, se, n = summarise(values)
+    if n < 2:
+        return Interval(mean, math.nan, math.nan)
+    half = float(t.ppf(0.5 + confidence / 2, n - 1)) * se
+    return Interval(mean, mean - half, mean + half)
+
+
+def paired_t_interval(
+    first: Sequence[float], second: Sequence[float], confidence: float = 0.95
+) -> Interval:
+    """t interval of the mean of first - second, value by value (e.g. by seed).
+
+    Raises:
+      ValueError: the two differ in length.
+    """
+    if len(first) != len(second):
+        raise ValueError(f"paired values must be as many: {len(first)} and {len(second)}")
+    return t_interval([a - b for a, b in zip(first, second, strict=True)], confidence)
+
+
+def bootstrap_interval(
+    values: Float[np.ndarray, " n"], draws: int = 2000, seed: int = 0, confidence: float = 0.95
+) -> Interval:
+    """Percentile bootstrap interval of the mean of `values`."""
+    return cluster_bootstrap(values, np.arange(len(values)), draws, seed, confidence)
+
+
+def cluster_bootstrap(
+    values: Float[np.ndarray, " n"],
+    clusters: Shaped[np.ndarray, " n"],
+    draws: int = 2000,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> Interval:
+    """Percentile bootstrap interval of the mean of `values` when whole clusters are resampled.
+
+    Items of one image are not independent; `values` may be per-item differences of two runs, which
+    makes the comparison paired. The ends are NaN with fewer than two clusters.
+    """
+    if not len(values):
+        return Interval(math.nan, math.nan, math.nan)
+    index = np.unique(clusters, return_inverse=True)[1]
+    count = np.bincount(index).astype(np.float64)
+    total = np.bincount(index, weights=values)
+    mean = float(total.sum() / count.sum())
+    if len(count) < 2:
+        return Interval(mean, math.nan, math.nan)
+    generator = numpy_generator(seed, "metrics/bootstrap")
+    means = np.empty(draws)
+    for draw in range(draws):
+        chosen = generator.integers(0, len(count), size=len(count))
+        means[draw] = total[chosen].sum() / count[chosen].sum()
+    tail = 50 * (1 - confidence)
+    low, high = np.percentile(means, [tail, 100 - tail])
+    return Interval(mean, float(low), float(high))
+
+
+class WelchTest(NamedTuple):
+    """Welch's test of two means known only by their standard deviations.
+
+    Attributes:
+      t: the statistic, positive where the first mean is larger.
+      dof: Welch-Satterthwaite degrees of freedom.
+      p: two-sided p-value.
+    """
+
+    t: float
+    dof: float
+    p: float
+
+
+def welch_from_summaries(
+    mean1: float, sd1: float, n1: int, mean2: float, sd2: float, n2: int
+) -> WelchTest:
+    """Do two published "mean +- sd over n runs" differ by more than their own noise?"""
+    from scipy.stats import t as student
+
+    part1, part2 = sd1**2 / n1, sd2**2 / n2
+    variance = part1 + part2
+    if variance == 0:
+        return WelchTest(math.nan, math.nan, math.nan)
+    statistic = (mean1 - mean2) / math.sqrt(variance)
+    dof = variance**2 / (part1**2 / max(n1 - 1, 1) + part2**2 / max(n2 - 1, 1))
+    return WelchTest(statistic, dof, float(2 * student.sf(abs(statistic), dof)))
