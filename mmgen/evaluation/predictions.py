@@ -14,7 +14,7 @@ same bytes whatever the order of evaluation was.
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import TracebackType
 from typing import Any
 
@@ -64,8 +64,12 @@ class PredictionTable:
 
     def select(self, keep: Bool[np.ndarray, " n"]) -> "PredictionTable":
         """The items where `keep` is True."""
-        arrays = [getattr(self, field.name)[keep] for field in fields(self)[:-1]]
-        return PredictionTable(*arrays, {k: v[keep] for k, v in self.floats.items()})
+        arrays = {
+            field.name: getattr(self, field.name)[keep]
+            for field in fields(self)
+            if field.name != "floats"
+        }
+        return replace(self, **arrays, floats={k: v[keep] for k, v in self.floats.items()})
 
 
 def record_path(workdir: epath.PathLike, split: str, step: int) -> epath.Path:
