@@ -355,9 +355,11 @@ class DatasetWriter:
         store = self.folder / "features"
         if store.is_dir() and not (self.folder / "images.npy").exists():
             self.write_images(np.load(store / "image_ids.npy"))
+        splits = self._info["splits"]
+        self._info["splits"] = {name: splits[name] for name in SPLITS if name in splits}
         complete_manifest(self._info, self.folder)
         check_dataset(Dataset(self.folder, self._info))
-        text = json.dumps(self._info, indent=1, sort_keys=True, ensure_ascii=False)
+        text = json.dumps(self._info, indent=1, ensure_ascii=False)
         with (self.folder / MANIFEST).open("w", encoding="utf-8") as file:
             file.write(text + "\n")
             file.flush()

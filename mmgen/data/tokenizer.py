@@ -15,6 +15,9 @@ from mmgen.errors import UserError
 
 PAD, UNK, SEP, CLS, MASK = "[PAD]", "[UNK]", "[SEP]", "[CLS]", "[MASK]"
 IMG, TXT = "[IMG]", "[TXT]"
+SPECIALS = (PAD, UNK, SEP, CLS, MASK, IMG, TXT)
+"""Specials of word-level vocabularies made here, in the order of their ids."""
+
 APPENDED = (IMG, TXT, *(f"[NEW{i}]" for i in range(50)))
 """The 52 tokens that the released code appends (viscoll.md section 1.3)."""
 
@@ -171,7 +174,7 @@ def read_vocabulary(
 
 def world_vocabulary(words: Sequence[str]) -> Vocabulary:
     """Word-level vocabulary of a built-in world: specials, then `words` in order."""
-    tokens = (PAD, UNK, SEP, CLS, MASK, IMG, TXT, *words)
+    tokens = (*SPECIALS, *words)
     return Vocabulary(tokens, word_level=True, rows=len(tokens))
 
 

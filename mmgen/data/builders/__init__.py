@@ -29,7 +29,7 @@ class Builder(NamedTuple):
 
 BUILDERS: dict[str, Builder] = {
     "scene_world": Builder(
-        "mmgen.data.builders.world:build_scene_world",
+        "mmgen.data.builders.world:build_world",
         "",
         "built-in world with known optimum, in COCO-shift's format",
     ),

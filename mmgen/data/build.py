@@ -1,0 +1,171 @@
+"""Build a prepared data set.
+
+python -m mmgen.data.build NAME --raw DIR --out DIR   build
+python -m mmgen.data.build --list                     what can be built
+python -m mmgen.data.build --check DIR                verify a built data set
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from mmgen.data.builders import BUILDERS, find_builder
+from mmgen.data.builders.request import BuildRequest
+from mmgen.data.checks import shared_images, verify_dataset
+from mmgen.data.columns import Dataset, open_dataset
+from mmgen.errors import UserError
+from mmgen.settings.command_line import fail
+
+COUNTS = (
+    ("examples", "examples"),
+    ("images", "images"),
+    ("captions", "captions"),
+    ("tasks", "tasks"),
+    ("per task, mean", "instances_per_task_mean"),
+    ("median", "instances_per_task_median"),
+    ("span, mean", "mean_span"),
+    ("max", "max_span"),
+    ("tokens, max", "max_tokens"),
+)
+"""Columns of the printed table: heading and key of the manifest's splits."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; --help shows the options")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Do what the command line asks for.
+
+    Raises:
+      UserError: whatever the user can mend.
+    """
+    options = _parser().parse_args(arguments)
+    if options.list:
+        print(listing())
+    elif options.check is not None:
+        dataset = open_dataset(options.check)
+        verify_dataset(dataset)
+        print(summary(dataset))
+        print("every rule holds and every checksum is right")
+    elif options.name is None:
+        raise UserError("give the NAME of a data set, --list or --check DIR; --help says more")
+    else:
+        print(summary(build(_request(options), tfds=options.tfds)))
+
+
+def build(request: BuildRequest, *, tfds: bool = True) -> Dataset:
+    """Build a data set, with its TFDS copy if `tfds`."""
+    dataset = open_dataset(find_builder(request.name).build(request))
+    if tfds:
+        from mmgen.data.tfds_export import export_tfds
+
+        export_tfds(dataset)
+    return dataset
+
+
+def listing() -> str:
+    """What can be built, and from what."""
+    lines = []
+    for name, builder in BUILDERS.items():
+        lines.append(f"{name:<14} {builder.summary}")
+        if builder.needs:
+            lines.append(f"{'':<14} needs: {builder.needs}")
+    return "\n".join(lines)
+
+
+def summary(dataset: Dataset) -> str:
+    """Name, counts (the columns of the paper's Table 1) and fingerprint, as text."""
+    info = dataset.info
+    lines = [f"data set {info['name']} in {dataset.root}", ""]
+    table = [["split", *(heading for heading, _ in COUNTS)]]
+    for name in dataset.info["splits"]:
+        facts = info["splits"][name]
+        table.append([name, *(_number(facts[key]) for _, key in COUNTS)])
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        cells = [row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]
+        lines.append("  ".join(cells))
+    vocabulary, store = info["vocabulary"], info["features"]
+    novel = sum(pair["novel"] for pair in info["pairs"])
+    lines += [
+        "",
+        f"vocabulary   {vocabulary['size']:,} tokens, {vocabulary['rows']:,} rows",
+        f"pairs        {novel} novel, {len(info['pairs']) - novel} seen",
+        "features     " + (f"{store['extractor']}" if store else "none: text-only runs"),
+        f"licences     {'; '.join(info['licences'])}",
+        f"fingerprint  {info['fingerprint']}",
+    ]
+    lines += [
+        f"warning: {first} and {second} share {count:,} images"
+        for (first, second), count in shared_images(dataset).items()
+    ]
+    return "\n".join(lines)
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+
+
+def _request(options: argparse.Namespace) -> BuildRequest:
+    find_builder(options.name)
+    if options.out is None:
+        raise UserError("give the folder for prepared data sets with --out")
+    return BuildRequest(
+        name=options.name,
+        out=options.out,
+        raw=options.raw,
+        train_from=options.train_from,
+        features=options.features,
+        tokenizer=options.tokenizer,
+        pairs=options.pairs,
+        data_seed=options.data_seed,
+        force=options.force,
+        settings=dict(_setting(text) for text in options.set),
+    )
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise UserError(f"--set {text}: expected key=value")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python -m mmgen.data.build",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    folder = pathlib.Path
+    add = parser.add_argument
+    add("name", nargs="?", metavar="NAME", help="data set, see --list")
+    add("--list", action="store_true", help="list what can be built")
+    add("--check", type=folder, metavar="DIR", help="verify the data set in DIR")
+    add("--raw", type=folder, metavar="DIR", help="folder of raw files")
+    add("--out", type=folder, metavar="DIR", help="folder for prepared data sets")
+    add("--train-from", metavar="PART", help="released part that serves as training stream")
+    add("--features", type=folder, metavar="DIR", help="feature store to attach")
+    add("--tokenizer", metavar="PATH", help="vocab.txt of bert-base-uncased, or its folder")
+    add("--pairs", type=folder, metavar="DIR", help="folder of the held-out concept pairs")
+    add("--data-seed", type=int, default=0, metavar="N", help="seed of worlds and splits")
+    add("--set", action="append", default=[], metavar="KEY=VALUE", help="setting of the builder")
+    add("--force", action="store_true", help="replace a finished data set")
+    add("--no-tfds", dest="tfds", action="store_false", help="leave the TFDS copy out")
+    return parser
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except UserError as sentence:
+        fail(sentence)

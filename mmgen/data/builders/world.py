@@ -1,0 +1,36 @@
+"""Built-in worlds behind the command that builds every other data set."""
+
+import dataclasses
+import pathlib
+from typing import Any
+
+from mmgen.data.builders.request import BuildRequest
+from mmgen.errors import UserError
+
+
+def build_world(request: BuildRequest) -> pathlib.Path:
+    """Build the world `request.name` with its settings; returns its folder.
+
+    Raises:
+      UserError: an argument that only fits files was given, or an unknown setting.
+    """
+    from mmgen.data.locate import WORLDS
+
+    for option in ("raw", "train_from", "features", "tokenizer", "pairs"):
+        if getattr(request, option) is not None:
+            raise UserError(
+                f"--{option.replace('_', '-')} has no meaning for the built-in {request.name}"
+            )
+    kind, build = WORLDS[request.name]
+    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
+    del defaults["data_seed"]
+    chosen: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in request.settings.items()
+    }
+    settings = kind(
+        data_seed=request.data_seed, **request._replace(settings=chosen).chosen(defaults)
+    )
+    root = request.out / request.name
+    build(root, settings, force=request.force)
+    return root
