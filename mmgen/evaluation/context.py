@@ -12,6 +12,7 @@ import numpy as np
 from etils import epath
 from jaxtyping import Int
 
+from mmgen.core.workdir import Workdir
 from mmgen.data.columns import Dataset, Split
 from mmgen.errors import UserError
 from mmgen.evaluation.predictions import FOLDER, target_spans
@@ -84,11 +85,7 @@ def make_context(
 
 def write_context(workdir: epath.PathLike, context: Context) -> None:
     """Write `evals/context.json` whole."""
-    path = epath.Path(workdir) / NAME
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f".{path.name}.tmp"
-    temporary.write_text(json.dumps(context, allow_nan=False))
-    temporary.replace(path)
+    Workdir(workdir).write_text(NAME, json.dumps(context, allow_nan=False) + "\n")
 
 
 def read_context(workdir: epath.PathLike) -> Context:
@@ -97,13 +94,7 @@ def read_context(workdir: epath.PathLike) -> Context:
     Raises:
       UserError: the workdir has none, or it is damaged.
     """
-    path = epath.Path(workdir) / NAME
-    if not path.exists():
-        raise UserError(f"{path} does not exist: {workdir} is no workdir of a training run")
-    try:
-        return json.loads(path.read_text())
-    except ValueError as error:
-        raise UserError(f"{path} is damaged ({error}): run the training command again") from error
+    return Workdir(workdir).read_json(NAME)
 
 
 def exposure_of(context: Context, steps: Sequence[int]) -> continual.Exposure:

@@ -22,6 +22,7 @@ import numpy as np
 from etils import epath
 from jaxtyping import Bool, Float, Int
 
+from mmgen.core.workdir import TEMPORARY, Workdir, write_error
 from mmgen.data.columns import FLOAT_COLUMNS, Split
 from mmgen.errors import UserError
 
@@ -102,7 +103,8 @@ class RecordWriter:
 
     def __init__(self, path: epath.Path, write: bool = True):
         self._path = path
-        self._partial = path.parent / f".{path.name}.partial"
+        # Named so that the workdir clears it away after a kill.
+        self._partial = path.parent / f".{path.name}{TEMPORARY}partial"
         self._write = write
         self._file: Any = None
 
@@ -113,7 +115,7 @@ class RecordWriter:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = self._partial.open("w")
             except OSError as error:
-                raise _disk_error(self._path, error) from error
+                raise write_error(error, self._path) from error
         return self
 
     def add(self, records: Iterable[Record]) -> None:
@@ -124,7 +126,7 @@ class RecordWriter:
             self._file.writelines(encode_record(record) + "\n" for record in records)
             self._file.flush()
         except OSError as error:
-            raise _disk_error(self._path, error) from error
+            raise write_error(error, self._path) from error
 
     def __exit__(
         self,
@@ -140,7 +142,7 @@ class RecordWriter:
             if error is None:
                 write_records(self._path, read_records(self._partial))
         except OSError as failure:
-            raise _disk_error(self._path, failure) from failure
+            raise write_error(failure, self._path) from failure
         finally:
             self._partial.unlink(missing_ok=True)
 
@@ -151,11 +153,9 @@ def encode_record(record: Record) -> str:
 
 
 def write_records(path: epath.Path, records: Iterable[Record]) -> None:
-    """Write a whole record file, sorted by id, by way of a temporary file."""
+    """Write a record file as a whole object, sorted by id."""
     ordered = sorted(records, key=lambda record: record["id"])
-    temporary = path.parent / f".{path.name}.tmp"
-    temporary.write_text("".join(encode_record(record) + "\n" for record in ordered))
-    temporary.replace(path)
+    Workdir(path.parent).write_lines(path.name, map(encode_record, ordered))
 
 
 def read_records(path: epath.PathLike) -> Iterator[Record]:
@@ -295,10 +295,3 @@ def _rounded(values: np.ndarray) -> list[float | None]:
 
 def _number(value: float | None) -> float:
     return math.nan if value is None else float(value)
-
-
-def _disk_error(path: epath.Path, error: OSError) -> UserError:
-    return UserError(
-        f"cannot write {path}: {error.strerror or error}; free some space or choose another "
-        "--workdir, then run the same command again"
-    )

@@ -55,9 +55,7 @@ def test_bootstrap_is_reproducible_and_undefined_for_one_cluster():
     assert math.isnan(stats.cluster_bootstrap(np.zeros(0), np.zeros(0)).mean)
 
 
-def test_welch_from_published_summaries_equals_scipys():
-    from scipy.stats import ttest_ind_from_stats
-
-    ours = stats.welch_from_summaries(5.0, 0.3, 3, 4.2, 0.4, 3)
-    theirs = ttest_ind_from_stats(5.0, 0.3, 3, 4.2, 0.4, 3, equal_var=False)
-    assert (ours.t, ours.p) == (pytest.approx(theirs.statistic), pytest.approx(theirs.pvalue))
+def test_welch_from_published_summaries():
+    # scipy.stats.ttest_ind_from_stats(5.0, 0.3, 3, 4.2, 0.4, 3, equal_var=False)
+    test = stats.welch_from_summaries(5.0, 0.3, 3, 4.2, 0.4, 3)
+    assert (test.t, test.p) == (pytest.approx(2.771281), pytest.approx(0.0547))
