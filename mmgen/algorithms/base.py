@@ -10,6 +10,8 @@ from jaxtyping import Array, Float, Int, Key
 
 from mmgen.core.state import TrainState
 from mmgen.data.schema import Batch
+from mmgen.memory.base import Memory
+from mmgen.tasks.base import Task
 
 PyTree = Any
 Scalars = dict[str, Float[Array, ""]]
@@ -24,12 +26,15 @@ class Feed(NamedTuple):
         previous iteration; rows beyond what the memory held have `mask == False`.
       insert_slot: int32[b], slot of each stream example, the memory's capacity to drop it.
       replay_slot: one int32[r] per replay batch, the slots its rows came from.
+      side: what the memory policy must know of each stream example, arrays with a leading axis
+        `b` (its task, its masked words), or `()` for a policy that looks at nothing.
     """
 
     stream: Batch
     replay: tuple[Batch, ...] = ()
-    insert_slot: Int[Array, " b"] | tuple[()] = ()
+    insert_slot: Any = ()
     replay_slot: tuple[Int[Array, " r"], ...] = ()
+    side: PyTree = ()
 
 
 class Algorithm(NamedTuple):
@@ -51,6 +56,33 @@ def no_extras(params: PyTree) -> tuple[()]:
     """`Algorithm.init` of the algorithms that keep nothing of their own."""
     del params
     return ()
+
+
+class Gradient(NamedTuple):
+    """One forward and one backward pass.
+
+    Attributes:
+      loss: mean loss over the targets, 0 if there is none.
+      targets: number of targets over the global batch, the divisor of `loss`.
+      grads: gradient of `loss`.
+      aux: what `Task.loss` gives besides.
+    """
+
+    loss: Float[Array, ""]
+    targets: Float[Array, ""]
+    grads: PyTree
+    aux: dict[str, Array]
+
+
+def loss_and_grad(task: Task, params: PyTree, batch: Batch, key: Key[Array, ""]) -> Gradient:
+    """The mean loss of a batch and its gradient (one forward, one backward pass)."""
+
+    def mean_loss(params: PyTree) -> tuple[Float[Array, ""], Any]:
+        (total, count), aux = task.loss(params, batch, key)
+        return total / jnp.maximum(count, 1), (count, aux)
+
+    (loss, (count, aux)), grads = jax.value_and_grad(mean_loss, has_aux=True)(params)
+    return Gradient(loss, count, grads, aux)
 
 
 def apply_update(
@@ -81,9 +113,9 @@ def apply_update(
     )
 
 
-def insert_stream(state: TrainState, memory: Any, feed: Feed) -> PyTree:
+def insert_stream(state: TrainState, memory: Memory | None, feed: Feed) -> PyTree:
     """`state.memory` after this iteration's inserts; `memory` is the policy (or None)."""
     if memory is None:
         return state.memory
     batch = feed.stream
-    return memory.insert(state.memory, batch["ids"], batch["mask"], feed.insert_slot, ())
+    return memory.insert(state.memory, batch["ids"], batch["mask"], feed.insert_slot, feed.side)

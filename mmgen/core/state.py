@@ -9,8 +9,7 @@ from jaxtyping import Array, Int
 PyTree = Any
 
 
-@flax.struct.dataclass
-class TrainState:
+class TrainState(flax.struct.PyTreeNode):
     """Everything that changes during training.
 
     Random keys are not here: they derive from (seed, stream name, step), see `mmgen.core.rng`.

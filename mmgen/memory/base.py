@@ -4,17 +4,18 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import flax.struct
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key
 
 PyTree = Any
 
 
-@flax.struct.dataclass
-class MemoryState:
+class MemoryState(flax.struct.PyTreeNode):
     """What is stored: row numbers of the stream's split, never features.
 
     Attributes:
-      ids: int32[capacity], row number of each slot, `IGNORE_ID` where empty. Slots fill from 0.
+      ids: int32[capacity], row number of each slot, `IGNORE_ID` where empty. Every policy fills
+        its slots from 0 and drops nothing before all are filled.
       seen: int32 scalar, number of stream examples offered so far.
       payload: a small pytree with a leading slot axis (task, logits, ...), or `()`.
     """
@@ -26,9 +27,7 @@ class MemoryState:
     @property
     def size(self) -> Int[Array, ""]:
         """Number of filled slots, int32 scalar."""
-        import jax.numpy as jnp
-
-        return jnp.sum(self.ids >= 0, dtype=jnp.int32)
+        return jnp.minimum(self.seen, self.ids.shape[0])
 
 
 class Memory(NamedTuple):
@@ -42,7 +41,8 @@ class Memory(NamedTuple):
       slots: `(state, key, ids int32[b], mask bool[b], side) -> int32[b]`, the slot each stream
         example goes to; no slot is named twice in one call (the last writer has won).
         `side` is the policy's own side information per example (e.g. task), or `()`.
-      insert: `(state, ids, mask, slots, side) -> MemoryState`, applies those slots.
+      insert: `(state, ids, mask, slots, side) -> MemoryState`, applies those slots. Integers only,
+        so that every device gives the same bits.
       planned: True if `sample` and `slots` depend on (seed, stream) alone, so that a plan can be
         made before training.
     """
