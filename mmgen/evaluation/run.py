@@ -10,16 +10,13 @@ from jaxtyping import Int
 
 from mmgen.algorithms.base import Feed
 from mmgen.core.mesh import batch_shards, local_rows, put_feed
+from mmgen.data.assemble import assemble, check_inputs, object_counts, text_lengths
 from mmgen.data.buckets import Bucket, bucket_of
 from mmgen.data.columns import Split
-from mmgen.data.pipeline import assemble
 from mmgen.data.schema import IGNORE_ID
 from mmgen.evaluation.predictions import Record, make_records
 
 PyTree = Any
-
-SPECIALS = 3
-"""Text positions beyond the caption's own tokens: [IMG], [TXT] and [SEP]."""
 
 
 class EvalBatch(NamedTuple):
@@ -80,29 +77,23 @@ def evaluate_split(
       vocabulary: the data set's vocabulary.
       batch_size: rows of a global batch; raised to a multiple of the devices that share it.
       buckets: padded shapes, from smallest to largest; the last holds every row.
-      max_span, feature_dim, text_only: as in `mmgen.data.pipeline.assemble`.
+      max_span, feature_dim, text_only: as in `mmgen.data.assemble.assemble`.
 
     Raises:
-      UserError: a loss is not finite.
+      UserError: what `check_inputs` finds in the split, or a loss that is not finite.
     """
+    inputs = {"max_span": max_span, "feature_dim": feature_dim, "text_only": text_only}
+    check_inputs(split, store, window=buckets[-1].text, **inputs)
     shards = batch_shards(mesh)
     batch_size = -(-batch_size // shards) * shards
     mine = local_rows(batch_size, mesh)
     compiled = _compiled(predict)
-    lengths = split.lengths[rows] + SPECIALS
-    counts = _object_counts(split, store, rows, text_only)
+    # What is beyond the largest bucket is cut, see `assemble`.
+    lengths = np.minimum(text_lengths(split), buckets[-1].text)[rows]
+    counts = np.minimum(object_counts(split, store, text_only), buckets[-1].objects)[rows]
     pending = None
     for batch in plan_batches(rows, lengths, counts, buckets, batch_size):
-        local = assemble(
-            split,
-            store,
-            vocabulary,
-            batch.rows[mine],
-            batch.bucket,
-            max_span=max_span,
-            feature_dim=feature_dim,
-            text_only=text_only,
-        )
+        local = assemble(split, store, vocabulary, batch.rows[mine], batch.bucket, **inputs)
         # The device works on this batch while the host turns the previous one into records.
         feed = put_feed(Feed(stream=local), mesh, rows=(batch_size,))
         output = compiled(params, feed.stream)
@@ -142,11 +133,3 @@ def _records(split: Split, output: dict[str, jax.Array]) -> list[Record]:
     result = to_host(output)
     real = result["ids"] != IGNORE_ID
     return make_records(split, result["ids"][real], result["nll"][real], result["prediction"][real])
-
-
-def _object_counts(
-    split: Split, store: Any, rows: np.ndarray, text_only: str
-) -> Int[np.ndarray, " n"]:
-    if store is None or text_only == "drop":
-        return np.zeros(len(rows), dtype=np.int64)
-    return np.asarray(store.counts)[np.asarray(split.columns["image"])[rows]]

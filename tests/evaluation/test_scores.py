@@ -1,0 +1,145 @@
+"""From records to named metrics, with nothing but the workdir."""
+
+import math
+
+import numpy as np
+import pytest
+from hand_made import ID
+
+from mmgen.errors import UserError
+from mmgen.evaluation.context import exposure_of, make_context, read_context, write_context
+from mmgen.evaluation.predictions import RecordWriter, as_table, make_records, record_path
+from mmgen.evaluation.scores import SUBSET, score_forgetting, score_run, score_split
+
+STREAM = np.array([0, 1, 2, 3, -1, -1])
+
+
+@pytest.fixture
+def context(dataset):
+    return make_context(
+        dataset,
+        STREAM,
+        batch_size=2,
+        steps=(1, 2, 3),
+        schedule="even",
+        min_task_items=1,
+        splits=("test", "novel"),
+    )
+
+
+def records(dataset, split, loss, rows=None):
+    data = dataset.split(split)
+    rows = np.arange(len(data)) if rows is None else np.array(rows)
+    target = np.full((len(rows), 3), ID["dog"])
+    return make_records(data, rows, np.full((len(rows), 3), loss), target)
+
+
+def test_context_says_what_the_stream_showed(context):
+    assert context["pairs_in_stream"] == [1, 0, 0, 1]
+    assert context["exposure"]["size"] == [2, 2]
+    assert context["exposure"]["end_example"] == [1, 3]
+    assert exposure_of(context, [1, 3]).seen.tolist() == [[1, 1], [0, 1]]
+    assert np.sum(context["density"]["tasks"]) == 4
+    assert context["determiners"] == [ID["a"], ID["the"]]
+
+
+def test_context_survives_the_workdir(context, tmp_path):
+    write_context(tmp_path, context)
+    assert read_context(tmp_path) == context
+
+
+def test_forgetting_is_measured_against_another_stream_if_asked(dataset):
+    context = make_context(
+        dataset,
+        STREAM,
+        batch_size=2,
+        steps=(1, 2),
+        schedule="even",
+        min_task_items=1,
+        splits=(),
+        reference_rows=np.array([2, 3, 0, 1]),
+    )
+    assert context["exposure"]["end_example"] == [3, 1]
+    assert context["pairs_in_stream"] == [1, 0, 0, 1]
+
+
+def test_split_scores(dataset, context):
+    scores = score_split(as_table(records(dataset, "test", 2.0)), "test", context)
+    assert scores["test/n"] == 6
+    assert scores["test/log_ppl"] == scores["test/log_ppl_token"] == pytest.approx(2.0)
+    assert scores["test/optimum"] == pytest.approx(0.25)
+    assert scores["test/gap"] == pytest.approx(1.75)
+    # 13 masked tokens: four determiners, three of the right answers are "dog".
+    assert scores["test/determiner_share"] == pytest.approx(4 / 13)
+    assert scores["test/accuracy_token"] == pytest.approx(3 / 13)
+    assert scores["test/bleu2_ceiling"] == pytest.approx((5 + 0.001) / 6)
+    assert {"test/unigram/log_ppl", "test/span_unigram/bleu1", "test/sacrebleu2"} <= set(scores)
+    assert all(math.isfinite(value) for value in scores.values())
+
+
+def test_an_intermediate_evaluation_leaves_out_what_is_slow(dataset, context):
+    scores = score_split(as_table(records(dataset, "test", 2.0)), SUBSET, context, final=False)
+    assert "test_subset/log_ppl" in scores
+    assert not any("sacrebleu" in key or "pairs" in key or "unigram" in key for key in scores)
+
+
+def test_compositions_that_the_stream_never_showed_are_not_seen(dataset, context):
+    scores = score_split(as_table(records(dataset, "test", 2.0)), "test", context)
+    # red_cat is not held out, but the stream has no red cat; red_dog and small_cat remain.
+    assert scores["seen/adjective/pairs"] == 2
+    assert scores["seen/adjective/items"] == 2
+    assert scores["seen/adjective/pairs_few"] == 2
+    assert scores["seen/adjective/log_ppl_pair"] == pytest.approx(2.0)
+    assert not any(key.startswith(("seen/verb", "novel/")) for key in scores)
+
+
+def test_a_held_out_pair_that_the_stream_showed_is_not_novel(dataset, context):
+    table = as_table(records(dataset, "novel", 3.0))
+    assert score_split(table, "novel", context)["novel/adjective/pairs"] == 1
+    context["pairs_in_stream"][2] = 5
+    assert "novel/adjective/pairs" not in score_split(table, "novel", context)
+
+
+def test_forgetting_needs_two_evaluations(dataset, context):
+    assert score_forgetting({1: as_table(records(dataset, "test", 1.0))}, context) == {}
+
+
+def test_run_is_scored_from_files_alone(dataset, context, tmp_path):
+    write_context(tmp_path, context)
+    for split, source, step, loss, rows in (
+        (SUBSET, "test", 1, 1.0, [0, 2, 3, 5]),
+        (SUBSET, "test", 2, 1.5, [0, 2, 3, 5]),
+        ("test", "test", 3, 4.0, None),
+        ("novel", "novel", 3, 5.0, None),
+    ):
+        with RecordWriter(record_path(tmp_path, split, step)) as writer:
+            writer.add(records(dataset, source, loss, rows))
+    scores = score_run(tmp_path, read_context(tmp_path))
+    assert scores["test/n"] == 6
+    assert scores["forgetting/best"] == pytest.approx(3.0)
+    # Task 0 ends at step 1 (4 - 1), task 1 at step 2 (4 - 1.5).
+    assert scores["forgetting/seen98"] == pytest.approx((3 + 2.5) / 2)
+    assert scores["forgetting/tasks"] == 2
+    assert scores["continual/bwt"] == pytest.approx(-(3 + 2.5) / 2)
+    assert scores["continual/fwt"] == pytest.approx(math.log(20) - 1)
+    assert scores["continual/fwt_tasks"] == 1
+    assert scores["composition_gap/adjective/log_ppl_pair"] == pytest.approx(1.0)
+
+
+def test_small_tasks_are_excluded_and_counted(dataset, context):
+    context["min_task_items"] = 4
+    tables = {step: as_table(records(dataset, "test", float(step))) for step in (1, 2)}
+    scores = score_forgetting(tables, context)
+    assert scores["forgetting/tasks_excluded"] == 2
+    assert "forgetting/best" not in scores
+
+
+def test_an_evaluation_of_an_unplanned_step_is_named(dataset, context):
+    tables = {step: as_table(records(dataset, "test", 1.0)) for step in (1, 77)}
+    with pytest.raises(UserError, match="step 77"):
+        score_forgetting(tables, context)
+
+
+def test_nothing_evaluated_is_one_sentence(context, tmp_path):
+    with pytest.raises(UserError, match="holds no evaluation"):
+        score_run(tmp_path, context)
