@@ -1,0 +1,200 @@
+"""`feeds[step]`: what an iteration reads, a pure function of the step, and reading ahead of it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from jaxtyping import Int
+
+from mmgen.algorithms.base import Feed
+from mmgen.data.assemble import assemble, check_inputs, object_counts, text_lengths
+from mmgen.data.buckets import Bucket, bucket_index
+from mmgen.data.columns import Split
+from mmgen.data.features import FeatureStore
+from mmgen.data.schema import IGNORE_ID, Batch
+from mmgen.data.tokenizer import Vocabulary
+from mmgen.errors import UserError
+from mmgen.memory.plan import Plan
+
+__all__ = ["FeedSource", "StepSource", "assemble", "read_ahead"]
+
+
+class StepSource(Protocol):
+    """Feeds by number of the iteration."""
+
+    def __len__(self) -> int:
+        """Number of iterations."""
+
+    def __getitem__(self, step: int) -> Feed:
+        """What iteration `step` reads; numpy arrays, the same at every call."""
+
+
+class FeedSource:
+    """The feeds of a run, truly random access: no iterator, no state but the tables made here.
+
+    Stream rows and replay rows of an iteration share one bucket, chosen from the *global* batch.
+    With several processes each assembles its own rows: the `process_index`-th part of the stream
+    batch and of every replay batch. Slots are not split; every process applies all of them.
+
+    Attributes:
+      stream_rows: int32[steps, b], global.
+      buckets: padded shapes.
+      bucket_index: int8[steps], the bucket of each iteration.
+    """
+
+    def __init__(
+        self,
+        *,
+        split: Split,
+        store: FeatureStore | None,
+        vocabulary: Vocabulary,
+        stream_rows: Int[np.ndarray, " n"],
+        batch_size: int,
+        buckets: Sequence[Bucket],
+        max_span: int,
+        feature_dim: int,
+        text_only: str = "",
+        plan: Plan | None = None,
+        draws: tuple[int, ...] = (),
+        process_index: int = 0,
+        process_count: int = 1,
+    ):
+        """Check the inputs and make the tables.
+
+        Args:
+          split, store, vocabulary, max_span, feature_dim, text_only: see `assemble.assemble`.
+          stream_rows: rows in the order of reading, one after another; several epochs are a longer
+            stream. `IGNORE_ID` pads, and is added to fill the last batch.
+          batch_size: of the global stream batch.
+          buckets: padded shapes, from smallest to largest; the text of the largest is the window
+            that captions are cut to.
+          plan: the replay plan, needed where `draws` is not empty.
+          draws: `Algorithm.draws`, sizes of the global replay batches.
+          process_index, process_count: which part of the batches is assembled here.
+
+        Raises:
+          UserError: what `assemble.check_inputs` finds, or a batch that the processes cannot share
+            evenly.
+          ValueError: stream, plan and draws do not fit together.
+        """
+        self._split, self._store, self._vocabulary = split, store, vocabulary
+        self._settings: dict[str, Any] = {
+            "max_span": max_span,
+            "feature_dim": feature_dim,
+            "text_only": text_only,
+        }
+        check_inputs(split, store, window=buckets[-1].text, **self._settings)
+        self.buckets = tuple(buckets)
+        self.stream_rows = _in_batches(stream_rows, batch_size, len(split))
+        self._plan, self._draws = plan, draws
+        self._rows = self.stream_rows
+        if plan is not None:
+            _check_plan(plan, self.stream_rows.shape, sum(draws))
+            self._rows = np.concatenate([self.stream_rows, plan.replay_ids], axis=1)
+        elif draws:
+            raise ValueError("an algorithm that draws from memory needs a plan")
+        self._columns, self._parts = _local_columns(
+            (batch_size, *draws), process_index, process_count
+        )
+        self.bucket_index = self._choose_buckets()
+
+    def _choose_buckets(self) -> Int[np.ndarray, " steps"]:
+        largest = self.buckets[-1]
+        # What is beyond the largest bucket is cut, see `assemble`.
+        lengths = np.minimum(text_lengths(self._split), largest.text)
+        counts = object_counts(self._split, self._store, self._settings["text_only"])
+        counts = np.minimum(counts, largest.objects)
+        padded = self._rows == IGNORE_ID
+        longest = np.where(padded, 0, lengths[self._rows]).max(axis=1, initial=0)
+        most = np.where(padded, 0, counts[self._rows]).max(axis=1, initial=0)
+        return bucket_index(longest, most, self.buckets).astype(np.int8)
+
+    def __len__(self) -> int:
+        """Number of iterations."""
+        return len(self.stream_rows)
+
+    def __getitem__(self, step: int) -> Feed:
+        """What iteration `step` reads on this process, as numpy arrays.
+
+        Raises:
+          IndexError: `step` is not in [0, len(self)).
+        """
+        if not 0 <= step < len(self):
+            raise IndexError(f"there is no iteration {step}, only {len(self)}")
+        batch = assemble(
+            self._split,
+            self._store,
+            self._vocabulary,
+            self._rows[step, self._columns],
+            self.buckets[self.bucket_index[step]],
+            **self._settings,
+        )
+        stream, *replay = (_part(batch, part) for part in self._parts)
+        if self._plan is None:
+            return Feed(stream)
+        replay_slot: list[Any] = []
+        if self._draws:
+            replay_slot = np.split(self._plan.replay_slot[step], np.cumsum(self._draws[:-1]))
+        return Feed(stream, tuple(replay), self._plan.insert_slot[step], tuple(replay_slot))
+
+
+def _in_batches(rows: np.ndarray, batch_size: int, count: int) -> Int[np.ndarray, "steps b"]:
+    rows = np.asarray(rows)
+    if rows.ndim != 1 or len(rows) == 0:
+        raise ValueError(f"stream_rows must be a non-empty vector, not of shape {rows.shape}")
+    if rows.min() < IGNORE_ID or rows.max() >= count:
+        raise ValueError(f"stream_rows must be rows of the split, which has {count}")
+    steps = -(-len(rows) // batch_size)
+    padded = np.full(steps * batch_size, IGNORE_ID, np.int32)
+    padded[: len(rows)] = rows
+    return padded.reshape(steps, batch_size)
+
+
+def _check_plan(plan: Plan, stream_shape: tuple[int, ...], drawn: int) -> None:
+    steps = stream_shape[0]
+    for name, array, shape in (
+        ("insert_slot", plan.insert_slot, stream_shape),
+        ("replay_ids", plan.replay_ids, (steps, drawn)),
+        ("replay_slot", plan.replay_slot, (steps, drawn)),
+    ):
+        if array.shape != shape:
+            raise ValueError(f"the plan's {name} has shape {array.shape}, expected {shape}")
+
+
+def _local_columns(
+    sizes: tuple[int, ...], process_index: int, process_count: int
+) -> tuple[Int[np.ndarray, " local"], list[slice]]:
+    """Columns of the global row table that this process reads, and each batch's part of them."""
+    columns, parts, begin, filled = [], [], 0, 0
+    for size in sizes:
+        if size % process_count:
+            raise UserError(
+                f"a batch of {size} cannot be shared by {process_count} processes: make "
+                "config.batch_size and the replay sizes multiples of the number of processes"
+            )
+        local = size // process_count
+        columns.append(begin + process_index * local + np.arange(local))
+        parts.append(slice(filled, filled + local))
+        begin, filled = begin + size, filled + local
+    return np.concatenate(columns), parts
+
+
+def _part(batch: Batch, rows: slice) -> Batch:
+    return {name: values[rows] for name, values in batch.items()}
+
+
+def read_ahead(source: StepSource, start: int = 0) -> Iterator[Feed]:
+    """Feeds from `start` to the last, assembled by one thread up to two ahead.
+
+    Grain's `mp_prefetch` workers are slower for features in memory, and its default would hold 500
+    batches. There is no iterator state: to resume, start at another step.
+    """
+    import grain
+
+    options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=2)
+    steps = grain.MapDataset.range(start, len(source))
+    iterator = iter(steps.map(source.__getitem__).to_iter_dataset(options))
+    try:
+        yield from iterator
+    finally:
+        iterator.close()
