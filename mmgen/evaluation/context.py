@@ -16,6 +16,7 @@ from mmgen.core.workdir import Workdir
 from mmgen.data.columns import Dataset, Split
 from mmgen.errors import UserError
 from mmgen.evaluation.predictions import FOLDER, target_spans
+from mmgen.evaluation.schedule import stratified_subset
 from mmgen.metrics import bleu, continual, ppl, unigram
 
 Context = dict[str, Any]
@@ -25,7 +26,10 @@ NAME = f"{FOLDER}/context.json"
 DENSITY_BINS = 100
 """Equal parts of the stream in which examples of each task and pair are counted, for figures."""
 
-INFO_KEYS = ("name", "fingerprint", "tasks", "pairs", "vocabulary", "world", "paper_scale")
+EXAMPLES = 40
+"""Test items whose captions are kept, so that a report can show predictions in place."""
+
+INFO_KEYS = ("name", "fingerprint", "tasks", "pairs", "vocabulary", "world", "paper_size")
 
 
 def make_context(
@@ -80,6 +84,8 @@ def make_context(
             "pairs": _density(pair, num_pairs),
         },
         "baselines": _baselines(dataset, train, np.unique(read), splits),
+        "tokens": list(dataset.vocabulary.tokens),
+        "examples": _examples(dataset.split("test")),
     }
 
 
@@ -146,6 +152,19 @@ def _baselines(
             bleus = bleu.sentence_bleu(prediction, target, length, length)
             scores[f"{key}/bleu1"], scores[f"{key}/bleu2"] = bleus.mean(axis=0).tolist()
     return scores
+
+
+def _examples(test: Split) -> list[dict[str, Any]]:
+    """Captions of some test items, for showing predictions in place."""
+    rows = stratified_subset(np.asarray(test.columns["task"]), EXAMPLES, seed=0)
+    return [
+        {
+            "id": row,
+            "caption": test.tokens(row).tolist(),
+            "span": test.columns["span"][row].tolist(),
+        }
+        for row in rows.tolist()
+    ]
 
 
 def _density(label: np.ndarray, classes: int) -> list[list[int]]:

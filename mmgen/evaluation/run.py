@@ -82,7 +82,11 @@ def evaluate_split(
     Raises:
       UserError: what `check_inputs` finds in the split, or a loss that is not finite.
     """
-    inputs = {"max_span": max_span, "feature_dim": feature_dim, "text_only": text_only}
+    inputs: dict[str, Any] = {
+        "max_span": max_span,
+        "feature_dim": feature_dim,
+        "text_only": text_only,
+    }
     check_inputs(split, store, window=buckets[-1].text, **inputs)
     shards = batch_shards(mesh)
     batch_size = -(-batch_size // shards) * shards

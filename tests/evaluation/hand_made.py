@@ -98,7 +98,7 @@ def hand_made_dataset() -> HandMade:
         ],
         "vocabulary": {"rows": 20, "size": len(TOKENS)},
         "world": True,
-        "paper_scale": False,
+        "paper_size": 639_592,
     }
     splits = {"train": train, "test": test, "novel": novel}
     return HandMade(info, splits, Vocabulary(TOKENS, word_level=True, rows=20))

@@ -126,6 +126,13 @@ def test_run_is_scored_from_files_alone(dataset, context, tmp_path):
     assert scores["composition_gap/adjective/log_ppl_pair"] == pytest.approx(1.0)
 
 
+def test_as_released_is_undefined_for_flickr(dataset, context):
+    tables = {step: as_table(records(dataset, "test", float(step))) for step in (1, 2)}
+    assert "forgetting/as_released" in score_forgetting(tables, context)
+    context["dataset"]["paper_size"] = 456_299
+    assert "forgetting/as_released" not in score_forgetting(tables, context)
+
+
 def test_small_tasks_are_excluded_and_counted(dataset, context):
     context["min_task_items"] = 4
     tables = {step: as_table(records(dataset, "test", float(step))) for step in (1, 2)}

@@ -1,0 +1,90 @@
+"""Computes every metric of a run again, from its saved predictions or from its last checkpoint.
+
+    python -m mmgen.evaluate --workdir DIR [--from-checkpoint]
+
+The metrics in summary.json and report.md are replaced; what was measured while training (time,
+device, versions) stays.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from mmgen.core.workdir import Workdir
+from mmgen.errors import UserError
+from mmgen.evaluation.context import read_context
+from mmgen.evaluation.scores import Scores, score_run
+from mmgen.report.tables import Column, Table, markdown
+from mmgen.settings.command_line import fail
+
+METRICS = "evals/metrics.json"
+"""Where the metrics go besides summary.json, which only a finished run has."""
+
+
+class LoadedRun(Protocol):
+    """What `mmgen.experiment.load_run` returns.
+
+    Attributes:
+      params: parameters of the last checkpoint.
+      step: its iteration.
+      evaluate: `(params, step, final) -> metrics`; writes the records into the workdir.
+    """
+
+    params: Any
+    step: int
+    evaluate: Callable[[Any, int, bool], Scores]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Do what the command line asks for.
+
+    Raises:
+      UserError: the folder is no workdir, or holds nothing to evaluate.
+    """
+    parser = argparse.ArgumentParser(
+        "python -m mmgen.evaluate",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--workdir", required=True, help="folder of the run")
+    parser.add_argument(
+        "--from-checkpoint", action="store_true", help="predict again with the last checkpoint"
+    )
+    options = parser.parse_args(arguments)
+    workdir = Workdir(options.workdir)
+    if not workdir.file("config.json").exists():
+        raise UserError(f"{options.workdir} is no workdir of a run: it has no config.json")
+    with workdir.lock():
+        scores = evaluate(workdir, from_checkpoint=options.from_checkpoint)
+    print(markdown(score_table(scores)))
+
+
+def evaluate(workdir: Workdir, *, from_checkpoint: bool) -> Scores:
+    """Every metric of the run, written to `evals/metrics.json`, summary.json and report.md."""
+    if from_checkpoint:
+        from mmgen.experiment import load_run
+
+        run: LoadedRun = load_run(workdir.root)
+        run.evaluate(run.params, run.step, True)
+    scores = score_run(workdir.root, read_context(workdir.root))
+    workdir.write_json(METRICS, scores)
+    if workdir.file("summary.json").exists():
+        from mmgen.report.run_table import run_report
+
+        workdir.write_json("summary.json", workdir.read_json("summary.json") | {"metrics": scores})
+        workdir.write_text("report.md", run_report(workdir.root))
+    return scores
+
+
+def score_table(scores: Scores) -> Table:
+    """All metrics under their keys."""
+    columns = (Column("metric"), Column("value", decimals=4))
+    return Table("metrics", columns, [[key, value] for key, value in scores.items()])
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except UserError as error:
+        fail(error)
