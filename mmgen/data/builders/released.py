@@ -6,7 +6,8 @@ half-open here. Row numbers in messages count from 1.
 """
 
 import pathlib
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from mmgen.data.builders.rawfiles import (
     source_of,
 )
 from mmgen.data.builders.request import BuildRequest
-from mmgen.data.tokenizer import Vocabulary, WordPiece, flickr_vocabulary, load_wordpiece
+from mmgen.data.tokenizer import Vocabulary, flickr_vocabulary, load_wordpiece
 from mmgen.data.unpickle import load_plain_pickle
 from mmgen.errors import UserError
 
@@ -191,8 +192,16 @@ def read_image_map(path: pathlib.Path) -> list[int]:
     return ids
 
 
+class Encoder(Protocol):
+    """What turns captions into token ids: `WordPiece`, or the words of a built-in world."""
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of each text, without special tokens."""
+        ...
+
+
 def read_coco_rows(
-    path: pathlib.Path, tasks: list[str], images: set[int], wordpiece: WordPiece
+    path: pathlib.Path, tasks: list[str], images: set[int], encoder: Encoder
 ) -> Instances:
     """Rows of a released COCO stream whose image is in `images`, as half-open spans.
 
@@ -218,7 +227,7 @@ def read_coco_rows(
             raise UserError(f"{where} has the task {task!r}, which is not in coco_nouns.txt")
         if captions.setdefault(caption, (image, text)) != (image, text):
             raise UserError(f"{where}: caption id {caption} is a duplicate of another caption's")
-    encoded = wordpiece.encode([text for _, text in captions.values()])
+    encoded = encoder.encode([text for _, text in captions.values()])
     tokens = dict(zip(captions, encoded, strict=True))
     index = {task: position for position, task in enumerate(tasks)}
     kept = []

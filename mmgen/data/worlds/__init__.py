@@ -1,0 +1,1 @@
+"""Built-in worlds: small seeded generators whose right answers are known."""
