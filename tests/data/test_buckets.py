@@ -84,6 +84,13 @@ def test_choice_equals_an_exhaustive_search(number, monkeypatch):
     assert cost(choose_buckets(lengths, counts, number, batch=batch)) == pytest.approx(best)
 
 
+def test_buckets_are_nested_where_long_texts_have_few_objects():
+    # Two shapes of examples, neither inside the other: only one of them gets a bucket.
+    lengths, counts = np.repeat([[10, 30], [60, 2]], [40, 60], axis=0).T
+    buckets = choose_buckets(lengths, counts, batch=1)
+    assert buckets == (Bucket(10, 30), Bucket(60, 30))
+
+
 def test_more_buckets_save_padding_on_captions():
     lengths, counts = caption_tables()
     costs = [

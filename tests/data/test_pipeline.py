@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mmgen.algorithms.base import Feed
 from mmgen.data.assemble import assemble, check_inputs, object_counts, text_lengths
-from mmgen.data.buckets import Bucket, choose_buckets
+from mmgen.data.buckets import Bucket, bucket_of, choose_buckets
 from mmgen.data.columns import Split, masked_span_columns
 from mmgen.data.features import FeatureStore, write_feature_store
 from mmgen.data.pipeline import FeedSource, read_ahead
@@ -252,6 +252,7 @@ def test_feeds_follow_stream_and_plan(split, store):
     plan = make_plan_like(ROWS // BATCH)
     rows = np.random.default_rng(2).permutation(ROWS)
     source = make_source(split, store, rows=rows, plan=plan)
+    lengths, counts = text_lengths(split), object_counts(split, store)
     assert len(source) == ROWS // BATCH
     for step in range(len(source)):
         feed = source[step]
@@ -261,6 +262,9 @@ def test_feeds_follow_stream_and_plan(split, store):
         np.testing.assert_array_equal(feed.insert_slot, plan.insert_slot[step])
         np.testing.assert_array_equal(np.concatenate(feed.replay_slot), plan.replay_slot[step])
         bucket = source.buckets[source.bucket_index[step]]
+        read = np.concatenate([rows[step * BATCH : (step + 1) * BATCH], plan.replay_ids[step]])
+        read = read[read != IGNORE_ID]
+        assert bucket == bucket_of(lengths[read], counts[read], source.buckets)
         for batch in (feed.stream, *feed.replay):
             assert batch["tokens"].shape[1] == bucket.text
             assert batch["features"].shape[1] == bucket.objects
