@@ -1,0 +1,77 @@
+"""Reading the scalars of a step without waiting for it."""
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+LATE = 4
+"""Steps that may be in flight before the oldest is waited for; the others keep the device busy."""
+
+
+class NotFinite(Exception):
+    """The loss of an iteration is not finite; `step` counts that iteration as finished."""
+
+    def __init__(self, step: int, loss: float):
+        super().__init__(f"loss {loss} at step {step}")
+        self.step = step
+        self.loss = loss
+
+
+class Window(NamedTuple):
+    """Sums of the scalars since the last log line, as JSON values: a checkpoint holds them."""
+
+    sums: dict[str, float]
+    steps: int
+
+    def add(self, values: dict[str, float]) -> "Window":
+        """With one more step."""
+        sums = {name: self.sums.get(name, 0.0) + value for name, value in values.items()}
+        return Window(sums, self.steps + 1)
+
+    def means(self) -> dict[str, float]:
+        """The mean of each scalar over the steps of the window."""
+        return {name: total / self.steps for name, total in self.sums.items()}
+
+
+class LateReader:
+    """Takes the scalars of each step as it is dispatched; hands them on once they are computed."""
+
+    def __init__(self, consume: Callable[[int, dict[str, float]], None]):
+        """`consume(step, values)` is called in order of steps, each once."""
+        self._consume = consume
+        self._pending: deque[tuple[int, tuple[str, ...], Any]] = deque()
+
+    def push(self, step: int, names: tuple[str, ...], values: jax.Array) -> None:
+        """Scalars `values[i]` called `names[i]` of the step after which `step` are finished."""
+        values.copy_to_host_async()
+        self._pending.append((step, names, values))
+
+    def poll(self) -> None:
+        """Hand on what is computed, and wait only if more than LATE steps are in flight.
+
+        Raises:
+          NotFinite: by its step, the first loss that is not finite.
+        """
+        while self._pending and (len(self._pending) > LATE or self._pending[0][2].is_ready()):
+            self._read()
+
+    def drain(self) -> None:
+        """Wait for every step dispatched so far, and hand on its scalars. Raises like `poll`."""
+        while self._pending:
+            self._read()
+
+    @property
+    def is_idle(self) -> bool:
+        """Has the device finished everything that was dispatched?"""
+        return not self._pending or self._pending[-1][2].is_ready()
+
+    def _read(self) -> None:
+        step, names, array = self._pending.popleft()
+        host: Any = jax.device_get(array)
+        values = {name: float(value) for name, value in zip(names, host, strict=True)}
+        if not math.isfinite(values["loss"]):
+            raise NotFinite(step, values["loss"])
+        self._consume(step, values)
