@@ -1,7 +1,8 @@
 """Resolved config -> the parts of a run; the only place that turns names into objects."""
 
 import importlib
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -10,19 +11,16 @@ import optax
 from jaxtyping import Array, Key
 from ml_collections import ConfigDict
 
-from mmgen.algorithms.agem import make_agem
 from mmgen.algorithms.base import Algorithm
-from mmgen.algorithms.er import make_er
-from mmgen.algorithms.mir import make_mir
-from mmgen.algorithms.plain import make_plain
 from mmgen.core.optim import make_optimizer
 from mmgen.core.state import TrainState
+from mmgen.data.assemble import assemble, object_counts, text_lengths
 from mmgen.data.buckets import Bucket, choose_buckets
 from mmgen.data.columns import Dataset
 from mmgen.data.locate import locate
-from mmgen.data.pipeline import FeedSource, assemble
+from mmgen.data.pipeline import FeedSource
 from mmgen.data.schema import IGNORE_ID
-from mmgen.data.streams import iid_stream, shift_stream
+from mmgen.data.streams import TIME_BINS, iid_stream, shift_stream, task_time_information
 from mmgen.errors import UserError
 from mmgen.evaluation.schedule import evaluation_steps
 from mmgen.memory.base import Memory, MemoryState
@@ -36,7 +34,15 @@ from mmgen.settings.suggest import check_choice
 from mmgen.tasks.base import Task
 from mmgen.tasks.masked_span import make_masked_span_task
 
+PUBLISHED_FEATURE_DIM = 2048
+
 MODELS: dict[str, Callable[..., Any]] = {"vlbert": make_vlbert, "lxmert": make_lxmert}
+
+ALGORITHMS = ("plain", "er", "agem", "mir", "der", "ewc", "si", "lwf")
+"""Modules of `mmgen.algorithms`; each has `make_NAME(task, optimizer, memory, **settings)`."""
+
+REPLAYING = ("er", "agem", "mir", "der")
+"""Algorithms that are nothing without a memory."""
 
 
 class Experiment(NamedTuple):
@@ -86,6 +92,19 @@ class Experiment(NamedTuple):
     def _stream_batches(self) -> np.ndarray:
         return self.stream_rows.reshape(self.num_steps, -1)
 
+    def stream_facts(self) -> dict[str, Any]:
+        """How strongly the task of an example depends on its time, and the stream's constants."""
+        read = self.stream_rows[self.stream_rows != IGNORE_ID]
+        task = np.asarray(self.dataset.split("train").columns["task"])[read]
+        stream = self.config.stream
+        return {
+            "kind": stream.kind,
+            "order": stream.order,
+            "bin_width": stream.bin_width,
+            "spread_floor": stream.spread_floor,
+            "task_time_information": task_time_information(task, TIME_BINS),
+        }
+
     def feeds(self, process_index: int = 0, process_count: int = 1) -> FeedSource:
         """`[step] -> Feed` of numpy arrays: this process's rows of the global batch."""
         dataset = self.dataset
@@ -99,7 +118,7 @@ class Experiment(NamedTuple):
             vocabulary=dataset.vocabulary,
             buckets=self.buckets,
             max_span=max_span(dataset),
-            feature_dim=dataset.info["feature_dim"],
+            feature_dim=feature_dim(dataset),
             text_only=self.config.text_only,
             process_index=process_index,
             process_count=process_count,
@@ -144,34 +163,43 @@ def build(config: ConfigDict, dataset: Dataset) -> Experiment:
         optimizer=optimizer,
         stream_rows=rows,
         plan=plan,
-        buckets=_buckets(config, dataset),
+        buckets=split_buckets(config, dataset, "train"),
         num_steps=num_steps,
-        eval_steps=evaluation_steps(num_steps, config.evaluation.schedule, config.evaluation.count),
+        eval_steps=evaluation_steps(
+            num_steps,
+            config.evaluation.schedule,
+            config.evaluation.count,
+            dataset.info["paper_size"],
+        ),
     )
+
+
+def shifting_stream(config: ConfigDict, dataset: Dataset) -> np.ndarray:
+    """Rows of the train split, task after task; also for iid runs, which are compared with it."""
+    task = np.asarray(dataset.split("train").columns["task"])
+    rows = shift_stream(
+        task,
+        seed=config.data_seed,
+        bin_width=config.stream.bin_width,
+        spread_floor=config.stream.spread_floor,
+        order=config.stream.order,
+    )
+    return rows[: int(len(task) * config.stream.share)]
 
 
 def _stream(config: ConfigDict, dataset: Dataset) -> tuple[np.ndarray, int]:
     """Rows of the train split in the order of training, padded to whole batches."""
-    stream = config.stream
-    task = dataset.split("train").columns["task"]
-    num_examples = int(len(task) * stream.share)
+    shifting = shifting_stream(config, dataset)
+    num_examples = len(shifting)
     num_steps = total_steps(config.total, num_examples, config.batch_size)
     length = num_steps * config.batch_size
     epochs = -(-length // num_examples)
-    seed = config.data_seed
-    if stream.kind == "shift":
-        one = shift_stream(
-            task,
-            seed=seed,
-            bin_width=stream.bin_width,
-            spread_floor=stream.spread_floor,
-            order=stream.order,
-        )[:num_examples]
-        passes = [one] * epochs
+    if config.stream.kind == "shift":
+        passes = [shifting] * epochs
     else:
-        fresh = stream.kind == "iid_epochs"
+        fresh = config.stream.kind == "iid_epochs"
         passes = [
-            iid_stream(len(task), seed, epoch if fresh else 0)[:num_examples]
+            shifting[iid_stream(num_examples, config.data_seed, epoch if fresh else 0)]
             for epoch in range(epochs)
         ]
     rows = np.concatenate(passes)[:length]
@@ -187,8 +215,8 @@ def _task(config: ConfigDict, dataset: Dataset) -> tuple[Task, Callable | None]:
     settings = config.model.to_dict()
     name = settings.pop("factory")
     settings.pop("size")
-    make = MODELS.get(name) or _plug_in("config.model.factory", name)
-    model = make(feature_dim=dataset.info["feature_dim"], profile=config.profile, **settings)
+    make = MODELS.get(name) or _plug_in("config.model.factory", name, MODELS)
+    model = make(feature_dim=feature_dim(dataset), profile=config.profile, **settings)
     task = make_masked_span_task(model, weighting=config.loss.weighting)
     return task, getattr(model, "gradient_mask", None)
 
@@ -208,54 +236,49 @@ def _algorithm(
     optimizer: optax.GradientTransformation,
     memory: Memory | None,
 ) -> Algorithm:
-    settings = config.algorithm
-    if settings.name == "plain":
-        return make_plain(task, optimizer, memory)
-    needs = "replays from memory; set config.memory.policy, e.g. 'reservoir', and a size"
-    if memory is None:
-        raise UserError(f"config.algorithm.name={settings.name!r} {needs}.")
-    if settings.name == "er":
-        return make_er(
-            task, optimizer, memory, replay_size=settings.replay_size, update=settings.update
+    """The algorithm, built with those keys of `config.algorithm` that its factory names."""
+    settings = config.algorithm.to_dict()
+    name = settings.pop("name")
+    if name in ALGORITHMS:
+        module = importlib.import_module(f"mmgen.algorithms.{name}")
+        make = getattr(module, f"make_{name}")
+    else:
+        make = _plug_in("config.algorithm.name", name, ALGORITHMS)
+    if memory is None and name in REPLAYING:
+        raise UserError(
+            f"config.algorithm.name={name!r} replays from memory; set config.memory.policy, "
+            "e.g. 'reservoir', and config.memory.size."
         )
-    if settings.name == "agem":
-        return make_agem(task, optimizer, memory, reference_size=settings.reference_size)
-    if settings.name == "mir":
-        return make_mir(
-            task,
-            optimizer,
-            memory,
-            candidates=settings.candidates,
-            replay_size=settings.replay_size,
-            aggregate=settings.aggregate,
-            virtual_step=settings.virtual_step,
-            scoring_dropout=settings.scoring_dropout,
-        )
-    make = _plug_in("config.algorithm.name", settings.name)
-    return make(task, optimizer, memory, **settings.to_dict())
+    accepted = inspect.signature(make).parameters
+    chosen = {k: v for k, v in settings.items() if k in accepted and v is not None}
+    return make(task, optimizer, memory, **chosen)
 
 
-def _plug_in(key: str, name: str) -> Callable[..., Any]:
+def _plug_in(key: str, name: str, known: Iterable[str]) -> Callable[..., Any]:
     """Imports `package.module:function`, so that a part can be added without editing mmgen."""
     module, colon, function = name.partition(":")
     if not colon:
-        check_choice(key, name, [*MODELS, "package.module:function"])
+        check_choice(key, name, [*known, "package.module:function"])
     try:
         return getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise UserError(f"{key}={name!r} cannot be imported: {error}.") from None
 
 
-def _buckets(config: ConfigDict, dataset: Dataset) -> tuple[Bucket, ...]:
+def split_buckets(config: ConfigDict, dataset: Dataset, split: str) -> tuple[Bucket, ...]:
+    """Padded shapes for the batches of a split: as configured, or from its length tables."""
     buckets = config.buckets
     if buckets.text is not None:
         return tuple(Bucket(t, o) for t, o in zip(buckets.text, buckets.objects, strict=True))
-    split = dataset.split("train")
-    lengths = np.diff(split.columns["token_start"]) + 3
-    counts = np.ones(len(lengths), np.int32)
-    if dataset.features is not None and config.text_only != "drop":
-        counts = dataset.features.counts[split.columns["image"]]
-    return choose_buckets(lengths, counts, buckets.max)
+    data = dataset.split(split)
+    # A model without any object slot would be another program; one empty slot costs nothing.
+    counts = np.maximum(object_counts(data, dataset.features, config.text_only), 1)
+    return choose_buckets(text_lengths(data), counts, buckets.max)
+
+
+def feature_dim(dataset: Dataset) -> int:
+    """Width of region features; the published one where text-only runs have no store."""
+    return dataset.info["feature_dim"] or PUBLISHED_FEATURE_DIM
 
 
 def max_span(dataset: Dataset) -> int:
@@ -273,6 +296,6 @@ def example_batch(experiment: Experiment, bucket: Bucket) -> dict[str, np.ndarra
         np.zeros(1, np.int64),
         bucket,
         max_span=max_span(dataset),
-        feature_dim=dataset.info["feature_dim"],
+        feature_dim=feature_dim(dataset),
         text_only=experiment.config.text_only,
     )

@@ -1,0 +1,240 @@
+"""One run from config to report: prepare, train, evaluate, write what a reader needs."""
+
+import time
+from typing import Any
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from mmgen.core import provenance
+from mmgen.core.loop import RunSpec, train
+from mmgen.core.mesh import Mesh, make_mesh
+from mmgen.core.progress import Progress
+from mmgen.core.rng import stream_key
+from mmgen.core.state import parameter_count
+from mmgen.core.workdir import Workdir
+from mmgen.core.writers import make_writer
+from mmgen.evaluation.context import Context, make_context, write_context
+from mmgen.evaluation.predictions import RecordWriter, as_table, read_records, record_path
+from mmgen.evaluation.run import evaluate_split
+from mmgen.evaluation.schedule import stratified_subset
+from mmgen.evaluation.scores import SUBSET, score_run, score_split
+from mmgen.experiment import (
+    Experiment,
+    feature_dim,
+    max_span,
+    prepare,
+    shifting_stream,
+    split_buckets,
+)
+from mmgen.report.run_table import run_report
+from mmgen.settings.command_line import flat_keys
+from mmgen.settings.defaults import OPERATIONAL
+from mmgen.settings.identity import default_workdir, identity
+
+
+def run(config: ConfigDict, workdir: str = "", command: str = "") -> int:
+    """Trains, or finishes, the run that `config` describes and prints its table.
+
+    Args:
+      config: recorded choices, not yet resolved.
+      workdir: where results go; by default a folder that the identity of the run names.
+      command: the command line, for the record.
+
+    Returns:
+      The exit status: 0 for a finished run and for one that was asked to stop.
+    """
+    experiment = prepare(config)
+    folder = Workdir(workdir or default_workdir(experiment.config, experiment.dataset.info))
+    main_process = jax.process_index() == 0
+    with folder.lock():
+        operational = {
+            key: value
+            for key, value in flat_keys(experiment.config).items()
+            if key.split(".", 1)[0] in OPERATIONAL
+        }
+        folder.claim(identity(experiment.config, experiment.dataset.info), operational)
+        if folder.is_done:
+            if main_process:
+                print(run_report(folder.root))
+                print(f"This run is finished: {folder.root}")
+            return 0
+        stopped = _train(experiment, folder, command)
+        if main_process:
+            if stopped:
+                print(f"Stopped as asked; the same command continues: {folder.root}")
+            else:
+                print(folder.file("report.md").read_text())
+                print(f"Results: {folder.root}")
+    return 0
+
+
+def _train(experiment: Experiment, folder: Workdir, command: str) -> bool:
+    """Trains to the end and writes summary and report; True if it was stopped before."""
+    start = time.perf_counter()
+    config = experiment.config
+    mesh = make_mesh(**config.mesh.to_dict())
+    context = run_context(experiment)
+    if jax.process_index() == 0:
+        write_context(folder.root, context)
+    writer = make_writer(folder)
+    progress = Progress(
+        experiment.num_steps,
+        examples_per_step=config.batch_size,
+        capacity=config.memory.capacity,
+        enabled=config.logging.progress,
+    )
+    spec = run_spec(experiment, folder, mesh, context)
+    outcome = train(spec, folder, mesh, writer, progress)
+    writer.close()
+    if outcome.stopped:
+        return True
+    if jax.process_index() == 0:
+        scores = score_run(folder.root, context)
+        wall = time.perf_counter() - start
+        folder.write_json(
+            "summary.json", summary(experiment, scores, outcome.timing, wall, command)
+        )
+        folder.write_text("report.md", run_report(folder.root))
+        folder.mark_done()
+    return False
+
+
+def run_spec(experiment: Experiment, folder: Workdir, mesh: Mesh, context: Context) -> RunSpec:
+    """What the loop needs to know of an experiment."""
+    config = experiment.config
+    steps = experiment.num_steps
+    return RunSpec(
+        num_steps=steps,
+        seed=config.seed,
+        init=experiment.init,
+        step=experiment.algorithm.step,
+        feeds=experiment.feeds(jax.process_index(), jax.process_count()),
+        eval_steps=experiment.eval_steps,
+        evaluate=_evaluator(experiment, folder, mesh, context),
+        save_every=config.checkpoint.every or max(1, steps // 10),
+        log_every=config.logging.every or max(1, steps // 50),
+        examples_per_step=config.batch_size,
+        memory_at=experiment.memory_at if experiment.plan is not None else None,
+        keep=config.checkpoint.keep,
+        is_missing=lambda step, final: (
+            not all(path.exists() for path in _record_paths(experiment, folder, step, final))
+        ),
+        facts={"residency": config.residency, "deterministic": config.deterministic},
+    )
+
+
+def run_context(experiment: Experiment) -> Context:
+    """Facts about data and stream that the scores need besides the records."""
+    config, dataset = experiment.config, experiment.dataset
+    return make_context(
+        dataset,
+        experiment.stream_rows,
+        batch_size=config.batch_size,
+        steps=experiment.eval_steps,
+        schedule=config.evaluation.schedule,
+        min_task_items=config.evaluation.min_task_items,
+        splits=evaluated_splits(experiment),
+        reference_rows=shifting_stream(config, dataset),
+    )
+
+
+def evaluated_splits(experiment: Experiment) -> list[str]:
+    """Splits of the final evaluation that the data set has (Flickr-shift has no novel one)."""
+    available = experiment.dataset.info["splits"]
+    return [name for name in experiment.config.evaluation.splits if name in available]
+
+
+def predict_split(
+    experiment: Experiment, params: Any, mesh: Mesh, split: str, rows: np.ndarray | None = None
+):
+    """Prediction records of a split, batch by batch, in the order of evaluation."""
+    config, dataset = experiment.config, experiment.dataset
+    data = dataset.split(split)
+    return evaluate_split(
+        experiment.task.predict,
+        params,
+        data,
+        dataset.features,
+        dataset.vocabulary,
+        np.arange(len(data)) if rows is None else rows,
+        batch_size=config.evaluation.batch_size,
+        buckets=split_buckets(config, dataset, split),
+        mesh=mesh,
+        max_span=max_span(dataset),
+        feature_dim=feature_dim(dataset),
+        text_only=config.text_only,
+    )
+
+
+def _record_paths(experiment: Experiment, folder: Workdir, step: int, final: bool) -> list:
+    """Record files of an evaluation: of the fixed test subset, or of all splits at the end."""
+    splits = evaluated_splits(experiment) if final else [SUBSET]
+    return [record_path(folder.root, split, step) for split in splits]
+
+
+def _evaluator(experiment: Experiment, folder: Workdir, mesh: Mesh, context: Context):
+    """`(params, step, final) -> metrics`, which also writes the records."""
+    config, dataset = experiment.config, experiment.dataset
+    subset = stratified_subset(
+        np.asarray(dataset.split("test").columns["task"]),
+        config.evaluation.subset,
+        config.data_seed,
+    )
+
+    def evaluate(params: Any, step: int, final: bool) -> dict[str, float]:
+        metrics: dict[str, float] = {}
+        for path in _record_paths(experiment, folder, step, final):
+            name = path.parent.name
+            split = name if final else "test"
+            with RecordWriter(path, write=jax.process_index() == 0) as records:
+                rows = None if final else subset
+                for batch in predict_split(experiment, params, mesh, split, rows):
+                    records.add(batch)
+            if jax.process_index() == 0:
+                table = as_table(read_records(path))
+                metrics |= score_split(table, name, context, final=final)
+        return metrics
+
+    return evaluate
+
+
+def summary(
+    experiment: Experiment,
+    scores: dict[str, float],
+    timing: dict[str, float],
+    wall_seconds: float,
+    command: str,
+) -> dict[str, Any]:
+    """The contents of summary.json: every number with what it takes to read it rightly."""
+    config, info = experiment.config, experiment.dataset.info
+    shapes = jax.eval_shape(experiment.init, stream_key(0, "init"))
+    examples = int((experiment.stream_rows >= 0).sum())
+    return {
+        "name": config.name,
+        "dataset": info["name"],
+        "fingerprint": info["fingerprint"],
+        "profile": config.profile,
+        "seed": config.seed,
+        "data_seed": config.data_seed,
+        "steps": experiment.num_steps,
+        "examples": examples,
+        "metrics": scores,
+        "parameters": parameter_count(shapes.params),
+        "small": config.model.size != "paper",
+        "memory": {
+            "policy": config.memory.policy,
+            "capacity": config.memory.capacity,
+            "share": config.memory.capacity / examples,
+        },
+        "stream": experiment.stream_facts(),
+        "wall_seconds": round(wall_seconds, 3),
+        "timing": timing,
+        "device": provenance.device(),
+        "versions": provenance.versions(),
+        "git": provenance.git_state(),
+        "command": command,
+        "licences": info["licences"],
+        "config": identity(config, info),
+    }
