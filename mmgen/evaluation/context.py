@@ -65,7 +65,8 @@ def make_context(
     pair = np.asarray(train.columns["pair"])[read]
     num_pairs = len(dataset.info["pairs"])
     return {
-        "dataset": {key: dataset.info.get(key) for key in INFO_KEYS},
+        "dataset": {key: dataset.info.get(key) for key in INFO_KEYS}
+        | {"splits": _split_facts(dataset.info["splits"])},
         "batch_size": batch_size,
         "steps": [int(step) for step in steps],
         "schedule": schedule,
@@ -173,6 +174,14 @@ def _density(label: np.ndarray, classes: int) -> list[list[int]]:
     flat = label[label >= 0] * DENSITY_BINS + part[label >= 0]
     count = np.bincount(flat, minlength=classes * DENSITY_BINS)
     return count.reshape(classes, DENSITY_BINS).tolist()
+
+
+def _split_facts(splits: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Counts of every split, without the checksums."""
+    return {
+        name: {key: value for key, value in facts.items() if key != "sha256"}
+        for name, facts in splits.items()
+    }
 
 
 def _ids(dataset: Dataset, words: Sequence[str]) -> list[int]:

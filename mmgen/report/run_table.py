@@ -191,7 +191,8 @@ def example_tables(workdir: epath.PathLike, context: Context) -> list[Table]:
 def words(ids: Any, tokens: list[str]) -> str:
     """Token ids as text; WordPieces are joined to their words."""
     pieces = [tokens[i] if i < len(tokens) else f"[row {i}]" for i in map(int, ids)]
-    return " ".join(pieces).replace(" ##", "").replace("|", "\\|")
+    text = " ".join(pieces).replace(" ##", "").removeprefix("##")
+    return text.replace("|", "\\|")
 
 
 def _last(workdir: epath.PathLike, split: str) -> PredictionTable | None:

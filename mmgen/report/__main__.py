@@ -1,0 +1,96 @@
+"""Tables and figures of finished runs.
+
+    python -m mmgen.report RUN_DIRS... --out DIR [--no-figures]
+
+A RUN_DIR is a workdir or a folder that holds workdirs. DIR gets report.md with every table,
+tables/ (CSV, JSON, LaTeX), figures/ (PNG, SVG) and runs.csv, one line per run and metric.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+
+from mmgen.core.workdir import Workdir
+from mmgen.errors import UserError
+from mmgen.report import tables
+from mmgen.report.aggregate import Group, Missing, Run, group_runs, load, tidy
+from mmgen.report.viscoll import all_tables, place_of
+from mmgen.settings.command_line import fail
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Do what the command line asks for.
+
+    Raises:
+      UserError: there is no finished run, or runs that may not be averaged.
+    """
+    parser = argparse.ArgumentParser(
+        "python -m mmgen.report",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("runs", nargs="+", help="workdirs, or folders that hold workdirs")
+    parser.add_argument("--out", required=True, help="folder for the report")
+    parser.add_argument("--no-figures", action="store_true", help="tables only")
+    options = parser.parse_args(arguments)
+    runs, missing = load(options.runs)
+    if not runs:
+        raise UserError(f"no finished run: {'; '.join(f'{m.path}: {m.reason}' for m in missing)}")
+    text = write_report(runs, missing, options.out, figures=not options.no_figures)
+    print(text)
+    print(f"Report: {options.out}")
+
+
+def write_report(
+    runs: Sequence[Run], missing: Sequence[Missing], out: str, *, figures: bool
+) -> str:
+    """Write the report into `out`; returns its Markdown."""
+    folder = Workdir(out)
+    groups = group_runs(runs)
+    found = all_tables(groups, missing)
+    for table in found:
+        name = f"tables/{_file_name(table.title)}"
+        folder.write_text(f"{name}.csv", tables.as_csv(table))
+        folder.write_text(f"{name}.json", tables.as_json(table))
+        folder.write_text(f"{name}.tex", tables.latex(table))
+    folder.write_text("runs.csv", _tidy_csv(runs))
+    parts = ["# Report", *(tables.markdown(table) for table in found)]
+    if figures:
+        parts += _write_figures(groups, folder)
+    text = "\n".join(parts)
+    folder.write_text("report.md", text)
+    return text
+
+
+def _write_figures(groups: Sequence[Group], folder: Workdir) -> list[str]:
+    """Figures by data set, model and profile; returns Markdown that shows them."""
+    from mmgen.report.figures import write_figures
+
+    parts = []
+    for place in sorted({place_of(group.method) for group in groups}):
+        here = [g for g in groups if place_of(g.method) == place and g.method.order == "random"]
+        if not here:
+            continue
+        prefix = _file_name(" ".join(place))
+        written = write_figures(here, folder.file("figures"), prefix)
+        pictures = [f"![{file}](figures/{file})" for file in written if file.endswith(".png")]
+        parts.append("\n".join([f"### Figures, {', '.join(place)}", "", *pictures, ""]))
+    return parts
+
+
+def _tidy_csv(runs: Sequence[Run]) -> str:
+    rows = tidy(runs)
+    columns = tuple(tables.Column(name) for name in rows[0])
+    return tables.as_csv(tables.Table("", columns, [list(row.values()) for row in rows]))
+
+
+def _file_name(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except UserError as error:
+        fail(error)

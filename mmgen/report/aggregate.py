@@ -1,0 +1,236 @@
+"""Finding runs, and putting repetitions of one experiment together.
+
+Repetitions differ in `seed` alone. Whatever else differs makes another experiment, and runs on
+other data (another fingerprint or `data_seed`) are never averaged: that is refused, not ignored.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from etils import epath
+
+from mmgen.core.workdir import CONFIG, Workdir
+from mmgen.errors import UserError
+from mmgen.metrics.stats import Summary, summarise
+
+NOT_COMPARED = ("seed", "data_seed", "dataset.fingerprint")
+"""Identity keys in which repetitions may differ (`seed`) or must not (the other two)."""
+
+ALGORITHMS = {"plain": "vanilla", "mir": "er_mir"}
+"""Published names of the algorithms that have another name in configs."""
+
+
+class Run(NamedTuple):
+    """A finished run.
+
+    Attributes:
+      path: its workdir.
+      summary: its summary.json.
+    """
+
+    path: str
+    summary: dict[str, Any]
+
+
+class Missing(NamedTuple):
+    """A run that cannot be reported, and why."""
+
+    path: str
+    reason: str
+
+
+class Method(NamedTuple):
+    """The cell of the paper's tables that a run belongs to.
+
+    Attributes:
+      dataset: name of the data set that was really used.
+      model: "vlbert" or "lxmert", or an import path.
+      profile: "paper" or "release".
+      method: published name of the method, "er_mir_max" for instance.
+      memory: "1k", "10k", "none", or the number of slots.
+      order: order of the task centres in the stream.
+    """
+
+    dataset: str
+    model: str
+    profile: str
+    method: str
+    memory: str
+    order: str
+
+    @property
+    def label(self) -> str:
+        """Short name for figures."""
+        return self.method if self.memory == "none" else f"{self.method} {self.memory}"
+
+
+class Group(NamedTuple):
+    """Repetitions of one experiment.
+
+    Attributes:
+      method: its cell.
+      settings: what sets it apart from other experiments of the same cell, "" if it is alone.
+      runs: by seed.
+    """
+
+    method: Method
+    settings: str
+    runs: tuple[Run, ...]
+
+    def summary_of(self, metric: str) -> Summary | None:
+        """Mean, sd and SE over the runs that have the metric; None if none has."""
+        values = [run.summary["metrics"].get(metric) for run in self.runs]
+        known = [value for value in values if value is not None]
+        return summarise(known) if known else None
+
+    @property
+    def label(self) -> str:
+        """Method and settings."""
+        return f"{self.method.label} ({self.settings})" if self.settings else self.method.label
+
+
+def load(paths: Iterable[epath.PathLike]) -> tuple[list[Run], list[Missing]]:
+    """Finished runs in or below `paths`, and the others with the reason."""
+    runs: list[Run] = []
+    missing: list[Missing] = []
+    for path in paths:
+        found = find_workdirs(path)
+        if not found:
+            missing.append(Missing(str(path), "no workdir of a run there"))
+        for workdir in found:
+            if workdir.file("summary.json").exists():
+                runs.append(Run(str(workdir.root), workdir.read_json("summary.json")))
+            else:
+                missing.append(Missing(str(workdir.root), "not finished: it has no summary.json"))
+    return runs, missing
+
+
+def find_workdirs(path: epath.PathLike) -> list[Workdir]:
+    """`path` itself if it is a workdir, else the workdirs up to three folders below it."""
+    root = epath.Path(path)
+    if (root / CONFIG).exists():
+        return [Workdir(root)]
+    # A bucket has no cheap search of any depth; runs/<config>/<run> is two below runs/.
+    patterns = ["/".join(["*"] * depth + [CONFIG]) for depth in (1, 2, 3)]
+    found = sorted(file for pattern in patterns for file in root.glob(pattern))
+    return [Workdir(file.parent) for file in found]
+
+
+def tidy(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """One row per run and metric, ready for a data frame."""
+    rows = []
+    for run in runs:
+        facts = method_of(run)._asdict() | {
+            "run": run.path,
+            "seed": run.summary["seed"],
+            "data_seed": run.summary["data_seed"],
+            "fingerprint": run.summary["fingerprint"],
+        }
+        metrics = run.summary["metrics"].items()
+        rows += [facts | {"metric": name, "value": value} for name, value in metrics]
+    return rows
+
+
+def method_of(run: Run) -> Method:
+    """The cell of a run, read from its config."""
+    config = run.summary["config"]
+    algorithm, kind = config["algorithm.name"], config["stream.kind"]
+    method = ALGORITHMS.get(algorithm, algorithm)
+    if algorithm == "mir" and config["algorithm.aggregate"] == "max":
+        method = "er_mir_max"
+    if algorithm == "plain" and kind != "shift":
+        method = "offline_one_pass" if kind == "iid" else "offline"
+    elif kind != "shift":
+        method = f"{method}_{kind}"
+    if config["text_only"]:
+        method = f"{method}_text_only"
+    policy = config["memory.policy"]
+    if policy not in ("none", "reservoir"):
+        method = f"{method}_{policy}"
+    memory = config.get("memory.size") or str(config.get("memory.capacity"))
+    return Method(
+        dataset=run.summary["dataset"],
+        model=config["model.factory"],
+        profile=run.summary["profile"],
+        method=method,
+        memory="none" if policy == "none" else memory,
+        order=config["stream.order"],
+    )
+
+
+def group_runs(runs: Iterable[Run]) -> list[Group]:
+    """Repetitions together, in the order in which their first run was given.
+
+    Raises:
+      UserError: repetitions were made on different data, or a seed occurs twice.
+    """
+    same: dict[tuple[Method, str], list[Run]] = defaultdict(list)
+    for run in runs:
+        same[method_of(run), repr(_compared(run))].append(run)
+    for repetitions in same.values():
+        _check_repetitions(repetitions)
+    configs: dict[Method, list[dict[str, Any]]] = defaultdict(list)
+    for (method, _), repetitions in same.items():
+        configs[method].append(_compared(repetitions[0]))
+    return [
+        Group(
+            method,
+            _settings(_compared(repetitions[0]), configs[method]),
+            tuple(sorted(repetitions, key=lambda run: run.summary["seed"])),
+        )
+        for (method, _), repetitions in same.items()
+    ]
+
+
+def mean_hours(group: Group) -> float:
+    """Mean wall time of a run, hours."""
+    return sum(run.summary["wall_seconds"] for run in group.runs) / len(group.runs) / 3600
+
+
+def hardware(group: Group) -> str:
+    """Devices of the runs; several kinds are all named."""
+    kinds = {
+        f"{run.summary['device']['devices']} x {run.summary['device']['kind']}"
+        for run in group.runs
+        if run.summary.get("device")
+    }
+    return ", ".join(sorted(kinds)) or "unknown"
+
+
+def finite(value: float | None) -> float | None:
+    """None instead of NaN, for cells of tables."""
+    return None if value is None or math.isnan(value) else value
+
+
+def _compared(run: Run) -> dict[str, Any]:
+    """Identity keys that make another experiment, in a fixed order."""
+    config = run.summary["config"]
+    return {key: config[key] for key in sorted(config) if key not in NOT_COMPARED}
+
+
+def _check_repetitions(runs: Sequence[Run]) -> None:
+    first = runs[0]
+    seeds: dict[int, str] = {}
+    for run in runs:
+        for key in ("fingerprint", "data_seed"):
+            if run.summary[key] != first.summary[key]:
+                raise UserError(
+                    f"{first.path} and {run.path} are the same experiment on different data "
+                    f"({key} {first.summary[key]} and {run.summary[key]}) and cannot be averaged: "
+                    "report them separately"
+                )
+        seed = run.summary["seed"]
+        if seed in seeds:
+            raise UserError(
+                f"{seeds[seed]} and {run.path} are the same run (seed {seed}): give only one"
+            )
+        seeds[seed] = run.path
+
+
+def _settings(config: dict[str, Any], others: list[dict[str, Any]]) -> str:
+    """Keys in which experiments of one cell differ, with this one's values."""
+    keys = sorted({key for other in others for key in other})
+    differing = [key for key in keys if len({repr(other.get(key)) for other in others}) > 1]
+    return ", ".join(f"{key}={config.get(key)}" for key in differing)

@@ -1,0 +1,24 @@
+"""Values printed in the papers, each of them once, in `published.json`."""
+
+import functools
+import importlib.resources
+import json
+from collections.abc import Mapping
+from typing import Any
+
+Row = dict[str, Any]
+
+
+@functools.cache
+def published(paper: str) -> Mapping[str, Any]:
+    """Everything published by `paper` ("viscoll"): lists of rows by table, units, remarks."""
+    text = importlib.resources.files("mmgen.report").joinpath("published.json").read_text("utf-8")
+    return json.loads(text)[paper]
+
+
+def find_row(paper: str, table: str, **keys: Any) -> Row | None:
+    """The row of a published table with these values, or None."""
+    for row in published(paper)[table]:
+        if all(row.get(key) == value for key, value in keys.items()):
+            return row
+    return None
