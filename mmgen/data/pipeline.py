@@ -137,6 +137,10 @@ class FeedSource:
             replay_slot = np.split(self._plan.replay_slot[step], np.cumsum(self._draws[:-1]))
         return Feed(stream, tuple(replay), self._plan.insert_slot[step], tuple(replay_slot))
 
+    def read_ahead(self, start: int = 0) -> Iterator[Feed]:
+        """Feeds from `start` to the last, see the function of this name."""
+        return read_ahead(self, start)
+
 
 def _in_batches(rows: np.ndarray, batch_size: int, count: int) -> Int[np.ndarray, "steps b"]:
     rows = np.asarray(rows)

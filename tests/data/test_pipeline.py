@@ -342,7 +342,7 @@ def test_feeds_are_pure_and_in_any_order(split, store):
 @pytest.mark.parametrize("start", [0, 11, 15])
 def test_read_ahead_yields_the_same_feeds(split, store, start):
     source = make_source(split, store, plan=make_plan_like(ROWS // BATCH))
-    feeds = list(read_ahead(source, start))
+    feeds = list(source.read_ahead(start))
     assert len(feeds) == len(source) - start
     for step, feed in enumerate(feeds, start):
         assert_same_feed(feed, source[step])

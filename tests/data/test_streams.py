@@ -65,7 +65,7 @@ def zipf_tasks(count, tasks, seed=0):
     ("bin_width", "floor"), [(31, 94), (31, 0), (1000, 3000), (7, 0.5), (1, 20)]
 )
 def test_equals_a_literal_reading_of_the_release(order, bin_width, floor):
-    task = zipf_tasks(250, 12)
+    task = zipf_tasks(120, 12)
     for seed in (0, 3):
         stream = shift_stream(task, seed=seed, bin_width=bin_width, spread_floor=floor, order=order)
         literal = literal_stream(task.tolist(), seed, bin_width, floor, order)
@@ -179,8 +179,8 @@ def test_information_of_the_real_dev_stream(real_data):
     scaled = information(round(1000 * scale), round(3000 * scale))
     # With the release's constants a stream this short hardly shifts.
     nearly_stationary = information(round(1000 * scale), 3000)
-    assert 0.69 < scaled < 0.73
-    assert 0.25 < nearly_stationary < 0.31
+    assert 0.69 < scaled < 0.72
+    assert 0.26 < nearly_stationary < 0.30
 
 
 def test_facts_of_the_published_size(real_data):
@@ -188,5 +188,5 @@ def test_facts_of_the_published_size(real_data):
     stream = shift_stream(task, seed=0, bin_width=1000, spread_floor=3000)
     report = stream_report(task[stream], bins=100)
     assert report["tasks"] == 58
-    assert report["task_time_information"] == pytest.approx(0.745, abs=0.02)
+    assert report["task_time_information"] == pytest.approx(0.74, abs=0.01)
     assert sum(span["size"] < 6000 for span in report["spans"]) == 26
