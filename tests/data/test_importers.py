@@ -99,7 +99,7 @@ def test_lines_of_several_files_become_rows_in_order(tmp_path):
         (tsv_line(features=[np.nan] * 12), "image 7: a feature is NaN"),
         (tsv_line(features=[1e5] * 12), "image 7: .* too large for float16"),
         (tsv_line(features=range(14)), "image 7: features are float16"),
-        ("\xe9\n", "a.tsv is not a bottom-up-attention TSV file"),
+        ("\xe9\n", "a.tsv cannot be read as a bottom-up"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path, capsys, line, words):

@@ -55,7 +55,9 @@ def read_bottom_up(files: Iterable[pathlib.Path], dtype: str) -> Iterator[Featur
                 for number, line in enumerate(file, 1):
                     yield _read_line(line, f"{path}:{number}", dtype)
         except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{path} is not a bottom-up-attention TSV file: {error}") from error
+            raise UserError(
+                f"{path} cannot be read as a bottom-up-attention TSV file: {error}"
+            ) from error
 
 
 def _read_line(line: str, where: str, dtype: str) -> FeatureItem:
