@@ -10,7 +10,7 @@ follows is no word. Pairs with adjectives and with verbs are kept apart.
 
 import functools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -171,12 +171,14 @@ def lemmas(word: str) -> frozenset[str]:
     return frozenset(nouns.union(*(lemma(noun, "VERB") for noun in nouns)))
 
 
-def lemma(word: str, part_of_speech: str) -> Iterable[str]:
-    """Lemmas of `word` as "NOUN" or "VERB"; UserError without lemminflect."""
+@functools.cache
+def lemma(word: str, part_of_speech: str) -> tuple[str, ...]:
+    """Dictionary lemmas of `word` as "NOUN" or "VERB"; UserError without lemminflect."""
     try:
         from lemminflect import getLemma
     except ModuleNotFoundError as error:
         raise UserError(
             "lemmas need the package lemminflect: pip install 'lemminflect>=0.2.3'"
         ) from error
-    return getLemma(word, upos=part_of_speech) or ()
+    # No guesses for other words: they make "bus" of the WordPiece "bi".
+    return getLemma(word, upos=part_of_speech, lemmatize_oov=False) or ()

@@ -57,7 +57,7 @@ def export_tfds(dataset: Dataset) -> pathlib.Path:
 def _builder_class(tfds: Any, dataset: Dataset) -> Any:
     base: Any = tfds.core.GeneratorBasedBuilder
 
-    class Builder(base, skip_registration=True):
+    class Builder(base, skip_registration=True):  # type: ignore[call-arg]
         name = dataset.info["name"]
         # Set, or TFDS looks for metadata files beside this module.
         pkg_dir_path = None

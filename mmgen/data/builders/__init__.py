@@ -43,6 +43,16 @@ BUILDERS: dict[str, Builder] = {
         "released streams, flickr_tasks, flickr_vocab.txt",
         "Flickr-shift from the released streams; --train-from=val where train is missing",
     ),
+    "coco_shift_rebuilt": Builder(
+        "mmgen.data.builders.coco_shift:build_coco_shift_rebuilt",
+        "captions_*2017.json, tags_*2017.jsonl.gz, coco_nouns.txt, maps or instances; --pairs",
+        "COCO-shift from raw captions; --train-from=val where train2017 is missing",
+    ),
+    "flickr_shift_rebuilt": Builder(
+        "mmgen.data.builders.flickr_shift:build_flickr_shift_rebuilt",
+        "Sentences/, tags.jsonl.gz, flickr_vocab.txt, flickr_tasks, flickr_*_map.json",
+        "Flickr-shift from Flickr30k Entities",
+    ),
     "captions": Builder(
         "mmgen.data.builders.captions:build_captions",
         "train.jsonl and other splits: {image_id, caption, span, task} per line",

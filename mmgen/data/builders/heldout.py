@@ -24,15 +24,13 @@ class HeldOut(NamedTuple):
 
     Attributes:
       table: the 24 pairs and the synonyms.
-      images: sorted COCO image ids (val2014 and train2014 numbering, which 2017 keeps) whose
-        captions contain a held-out pair, of the part called `test` in the source.
-      validation_images: the same of the part called `val`.
+      images: sorted ids of the COCO images with a held-out pair in a caption. The source calls
+        those from train2014 its validation and those from val2014 its test split.
       sources: the files read, with checksums.
     """
 
     table: PairTable
     images: Int[np.ndarray, " i"]
-    validation_images: Int[np.ndarray, " j"]
     sources: list[str]
 
 
@@ -41,23 +39,22 @@ def read_heldout(folder: pathlib.Path) -> HeldOut:
     if not folder.is_dir():
         raise UserError(f"--pairs {folder} is not a folder")
     pairs: list[str] = []
-    images: dict[str, list[int]] = {"test_images_split": [], "val_images_split": []}
+    images: set[int] = set()
     sources = []
     for group in GROUPS:
         path = _one_of(folder, f"dataset_splits_{group}.json")
         split = read_json(path)
         try:
             pairs += split["heldout_pairs"]
-            for part in images:
-                images[part] += map(int, split[part])
+            for part in ("val_images_split", "test_images_split"):
+                images.update(map(int, split[part]))
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{path} is no split file of held-out pairs ({error!r})") from error
         sources.append(source_of(path))
     synonyms, files = _synonyms(folder)
     return HeldOut(
         PairTable.make(pairs, synonyms),
-        np.unique(np.array(images["test_images_split"], np.int64)),
-        np.unique(np.array(images["val_images_split"], np.int64)),
+        np.array(sorted(images), np.int64),
         sources + [source_of(file) for file in files],
     )
 
