@@ -1,0 +1,1 @@
+"""Encoders of captions with image regions, as pure linen modules."""

@@ -1,0 +1,281 @@
+"""LXMERT as VisCOLL uses it: a language and a visual encoder, then cross-modal layers.
+
+Follows INK-USC/VisCOLL at 2e915e6 (`nets/mlmcaption.py:205-270`, `nets/LXMERT/lxrt/modeling.py`).
+
+Paper and release differ:
+- The release attends all 100 object slots, the empty ones too (`object_mask=False`). The result
+  then depends on the number of slots, so a run of profile `release` needs one bucket of 99 objects
+  (the whole image is the hundredth slot). The paper's model is taken to attend objects only.
+- The release's box 0 is the whole image and one of the objects (`whole_image_object`).
+- The release holds 1,923,074 parameters that no gradient ever reaches: the pooler, the relation
+  head, and the visual half of the last cross-modal layer. They are in the published total, so
+  `dead_parameters` creates them; nothing computes with them.
+- Position 0 and segment 0, the only segment in use, are padding rows of the release's tables: they
+  are read, but keep their initial values for ever (`frozen_rows`).
+The paper's text says 6 layers; its parameter total is that of 9 + 5 + 5, the depths here.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Key
+
+from mmgen.data.schema import Batch
+from mmgen.errors import UserError
+from mmgen.models.bert import (
+    ATTENTION_SITES,
+    LAYER_SITES,
+    Attention,
+    EncoderStack,
+    FeedForward,
+    scan_layers,
+)
+from mmgen.models.dropout import Noise, dropout, noise_from, site_blocks
+from mmgen.models.heads import MaskedTokenHead
+from mmgen.models.layers import Dense, LayerNorm, look_up, normal_init, take_positions
+from mmgen.models.regions import check_batch, regions
+
+PyTree = Any
+
+SEGMENTS = 3
+FROZEN_TABLES = ("position_embedding", "segment_embedding")
+"""Tables whose row 0 the release never trains."""
+
+
+CROSS_SITES = 4 * ATTENTION_SITES + 2
+"""Places that drop in a cross-modal layer."""
+
+
+class CrossLayer(nn.Module):
+    """Attention across the modalities, one module for both directions, then each by itself."""
+
+    heads: int
+    mlp: int
+    dropout: float
+    dtype: jnp.dtype
+
+    @nn.compact
+    def __call__(
+        self,
+        text: Float[Array, "b t k"],
+        visual: Float[Array, "b o k"],
+        text_mask: Bool[Array, "b t"],
+        object_mask: Bool[Array, "b o"],
+        noise: Noise | None,
+    ) -> tuple[Float[Array, "b t k"], Float[Array, "b o k"]]:
+        """Text and objects after the layer."""
+        noises = site_blocks(noise, *[ATTENTION_SITES] * 4, 1, 1)
+        sizes = (self.heads, self.dropout, self.dtype)
+        cross = Attention(*sizes, name="cross")
+        text, visual = (
+            cross(text, visual, object_mask, noises[0]),
+            cross(visual, text, text_mask, noises[1]),
+        )
+        text = Attention(*sizes, name="text_attention")(text, None, text_mask, noises[2])
+        visual = Attention(*sizes, name="visual_attention")(visual, None, object_mask, noises[3])
+        text = FeedForward(self.mlp, *sizes[1:], name="text_mlp")(text, noises[4])
+        visual = FeedForward(self.mlp, *sizes[1:], name="visual_mlp")(visual, noises[5])
+        return text, visual
+
+
+class LastCrossLayer(nn.Module):
+    """The text half of a cross-modal layer, at the target positions alone.
+
+    Attributes: see `CrossLayer`; `dead_parameters` creates those of the visual half as well.
+    """
+
+    heads: int
+    mlp: int
+    dropout: float
+    dtype: jnp.dtype
+    dead_parameters: bool
+
+    @nn.compact
+    def __call__(
+        self,
+        text: Float[Array, "b t k"],
+        visual: Float[Array, "b o k"],
+        text_mask: Bool[Array, "b t"],
+        object_mask: Bool[Array, "b o"],
+        positions: Array,
+        noise: Noise | None,
+    ) -> Float[Array, "b m k"]:
+        """Hidden states of the target positions."""
+        noises = site_blocks(noise, ATTENTION_SITES, ATTENTION_SITES, 1)
+        sizes = (self.heads, self.dropout, self.dtype)
+        text = Attention(*sizes, name="cross")(text, visual, object_mask, noises[0])
+        targets = take_positions(text, positions)
+        targets = Attention(*sizes, name="text_attention")(targets, text, text_mask, noises[1])
+        if self.dead_parameters and self.is_initializing():
+            unread = Attention(*sizes, name="visual_attention")(visual, None, object_mask, None)
+            FeedForward(self.mlp, *sizes[1:], name="visual_mlp")(unread, None)
+        return FeedForward(self.mlp, *sizes[1:], name="text_mlp")(targets, noises[2])
+
+
+class LXMERT(nn.Module):
+    """`(batch, key) -> logits` at the target positions; see `make_lxmert` for the attributes."""
+
+    vocabulary_rows: int
+    layers: int
+    visual_layers: int
+    cross_layers: int
+    hidden: int
+    heads: int
+    mlp: int
+    max_positions: int
+    feature_dim: int
+    dropout: float
+    object_mask: bool
+    whole_image_object: bool
+    dead_parameters: bool
+    frozen_rows: bool
+    dtype: jnp.dtype
+    scan_unroll: int
+
+    @nn.compact
+    def __call__(self, batch: Batch, key: Key[Array, ""] | None) -> Float[Array, "b m v"]:
+        """Logits float32[b, m, v]; `key=None` switches dropout off."""
+        check_batch(batch, self.feature_dim, self.max_positions, special_positions=0)
+        noises = site_blocks(noise_from(key), *self._sites())
+        table = self.param("word_embedding", normal_init, (self.vocabulary_rows, self.hidden))
+        words, table = look_up(table, batch["tokens"])
+        text, text_mask = self._embed_text(words, noises[0]), batch["text_mask"]
+        visual, object_mask = self._embed_regions(batch, noises[1])
+
+        sizes = (self.heads, self.mlp, self.dropout, self.dtype)
+        language = EncoderStack(self.layers, *sizes, self.scan_unroll, name="language")
+        text = language(text, text_mask, noises[2])
+        vision = EncoderStack(self.visual_layers, *sizes, self.scan_unroll, name="vision")
+        visual = vision(visual, object_mask, noises[3])
+        masks = (text_mask, object_mask)
+        depth = self.cross_layers - 1
+        if depth:
+            cross = CrossLayer(*sizes, name="cross_layers")
+            text, visual = scan_layers(
+                cross, (text, visual), masks, noises[4], CROSS_SITES, depth, self.scan_unroll
+            )
+        last = LastCrossLayer(*sizes, self.dead_parameters, name="last_cross_layer")
+        targets = last(text, visual, *masks, batch["span_positions"], noises[5])
+        if self.dead_parameters and self.is_initializing():
+            pooled = Dense(self.hidden, self.dtype, name="pooler")(text[:, :1])
+            Dense(2, self.dtype, name="relation")(pooled)
+        return MaskedTokenHead(self.dtype, name="head")(targets, table)
+
+    def _sites(self) -> tuple[int, ...]:
+        """How many places of each part drop."""
+        single, crossed = LAYER_SITES * self.layers, CROSS_SITES * (self.cross_layers - 1)
+        return 1, 1, single, LAYER_SITES * self.visual_layers, crossed, CROSS_SITES
+
+    def _embed_text(
+        self, words: Float[Array, "b t k"], noise: Noise | None
+    ) -> Float[Array, "b t k"]:
+        position = self.param("position_embedding", normal_init, (self.max_positions, self.hidden))
+        segment = self.param("segment_embedding", normal_init, (SEGMENTS, self.hidden))
+        x = LayerNorm(name="text_norm")(words + position[: words.shape[1]] + segment[0])
+        return dropout(x, self.dropout, noise).astype(self.dtype)
+
+    def _embed_regions(
+        self, batch: Batch, noise: Noise | None
+    ) -> tuple[Float[Array, "b o k"], Bool[Array, "b o"]]:
+        slots = regions(batch, self.whole_image_object)
+        feature = Dense(self.hidden, self.dtype, name="visual")(slots.features)
+        box = Dense(self.hidden, self.dtype, name="box")(slots.boxes)
+        x = (LayerNorm(name="visual_norm")(feature) + LayerNorm(name="box_norm")(box)) / 2
+        mask = slots.mask if self.object_mask else jnp.ones_like(slots.mask)
+        return dropout(x, self.dropout, noise).astype(self.dtype), mask
+
+    @property
+    def gradient_mask(self) -> Callable[[PyTree], PyTree] | None:
+        """`params -> mask`, 0 where the release never updates; None if everything is trained."""
+        return frozen_rows_mask if self.frozen_rows else None
+
+
+def frozen_rows_mask(params: PyTree) -> PyTree:
+    """1.0 for every parameter that is trained, 0.0 for row 0 of `FROZEN_TABLES`.
+
+    Leaves are float32 arrays that broadcast against the parameters.
+    """
+
+    def mask(path: tuple[Any, ...], leaf: Array) -> Array:
+        if path[-1].key not in FROZEN_TABLES:
+            return jnp.ones((), jnp.float32)
+        return (jnp.arange(leaf.shape[0]) > 0).astype(jnp.float32)[:, None]
+
+    return jax.tree_util.tree_map_with_path(mask, params)
+
+
+def make_lxmert(
+    *,
+    vocabulary_rows: int = 30_600,
+    layers: int = 9,
+    visual_layers: int = 5,
+    cross_layers: int = 5,
+    hidden: int = 384,
+    heads: int = 6,
+    mlp: int = 1536,
+    max_positions: int = 512,
+    feature_dim: int = 2048,
+    dropout: float = 0.1,
+    profile: str = "paper",
+    object_mask: bool | None = None,
+    whole_image_object: bool | None = None,
+    dead_parameters: bool | None = None,
+    frozen_rows: bool | None = None,
+    box_geometry: bool = True,
+    dtype: str = "float32",
+    scan_unroll: int = 1,
+) -> LXMERT:
+    """The LXMERT of the given sizes; profile `release` has the published 58,614,794 parameters.
+
+    Args:
+      vocabulary_rows: rows of the word table.
+      layers, visual_layers, cross_layers: depths of the language, visual and cross-modal encoder.
+      hidden, heads, mlp: sizes of every layer; `hidden` is a multiple of `heads`.
+      max_positions: rows of the position table.
+      feature_dim: width of the region features.
+      dropout: rate, on embeddings, attention weights and block outputs.
+      profile: "paper" or "release"; decides the four settings that follow where they are None.
+      object_mask: attend the image's objects only, not the padded slots (paper).
+      whole_image_object: the whole image is also an object (release).
+      dead_parameters: create the parameters that nothing reads (release).
+      frozen_rows: position 0 and segment 0 are not trained (release).
+      box_geometry: VLBERT's; LXMERT always embeds boxes.
+      dtype: of matrix products' operands ("float32", "bfloat16"); parameters, sums, norms and
+        softmax are float32.
+      scan_unroll: layers per scan iteration.
+
+    Raises:
+      UserError: no cross-modal layer.
+    """
+    del box_geometry
+    if cross_layers < 1:
+        raise UserError(
+            f"config.model.cross_layers is {cross_layers}; LXMERT needs at least one, or its text "
+            "never reads the image."
+        )
+    release = profile == "release"
+
+    def chosen(setting: bool | None, default: bool) -> bool:
+        return default if setting is None else setting
+
+    return LXMERT(
+        vocabulary_rows=vocabulary_rows,
+        layers=layers,
+        visual_layers=visual_layers,
+        cross_layers=cross_layers,
+        hidden=hidden,
+        heads=heads,
+        mlp=mlp,
+        max_positions=max_positions,
+        feature_dim=feature_dim,
+        dropout=dropout,
+        object_mask=chosen(object_mask, not release),
+        whole_image_object=chosen(whole_image_object, release),
+        dead_parameters=chosen(dead_parameters, release),
+        frozen_rows=chosen(frozen_rows, release),
+        dtype=jnp.dtype(dtype),
+        scan_unroll=scan_unroll,
+    )

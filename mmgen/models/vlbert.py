@@ -1,0 +1,150 @@
+"""VLBERT as VisCOLL uses it: one BERT encoder over caption tokens, objects and an end token.
+
+Follows INK-USC/VisCOLL at 2e915e6 (`nets/mlmcaption.py:98-201`,
+`nets/VLBERT/common/visual_linguistic_bert.py:72-332`). The release packs text and objects without
+gaps; here every slot is fixed, and explicit positions with a mask of keys give the same logits.
+
+Paper and release differ in the objects. The release lists every valid box as an object, and its
+box 0 is the whole image, whose feature also goes into every text token. The paper speaks of an
+image feature besides the objects. So `whole_image_object` is on in profile `release`, off in
+`paper`; an image without any object has no whole-image object either, as in the release.
+"""
+
+import flax.linen as nn
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Key
+
+from mmgen.data.schema import Batch
+from mmgen.models.bert import LAYER_SITES, EncoderLayer, EncoderStack
+from mmgen.models.dropout import dropout, noise_from, site_blocks
+from mmgen.models.heads import MaskedTokenHead
+from mmgen.models.layers import Dense, LayerNorm, look_up, normal_init, take_positions
+from mmgen.models.regions import check_batch, regions
+
+TEXT_SEGMENT, OBJECT_SEGMENT, SEGMENTS = 0, 2, 3
+"""Segment 1, a second sentence, is unused but has its row."""
+
+
+class VLBERT(nn.Module):
+    """`(batch, key) -> logits` at the target positions; see `make_vlbert` for the attributes."""
+
+    vocabulary_rows: int
+    layers: int
+    hidden: int
+    heads: int
+    mlp: int
+    max_positions: int
+    feature_dim: int
+    dropout: float
+    object_mask: bool
+    whole_image_object: bool
+    box_geometry: bool
+    dtype: jnp.dtype
+    scan_unroll: int
+
+    @nn.compact
+    def __call__(self, batch: Batch, key: Key[Array, ""] | None) -> Float[Array, "b m v"]:
+        """Logits float32[b, m, v]; `key=None` switches dropout off."""
+        # Objects stand at the text's length, the end token one further.
+        check_batch(batch, self.feature_dim, self.max_positions, special_positions=2)
+        noises = site_blocks(noise_from(key), 1, LAYER_SITES * (self.layers - 1), LAYER_SITES)
+        table = self.param("word_embedding", normal_init, (self.vocabulary_rows, self.hidden))
+        words, table = look_up(table, batch["tokens"])
+        x, mask = self._embed(batch, words)
+        x = LayerNorm(name="embedding_norm")(x)
+        x = dropout(x, self.dropout, noises[0]).astype(self.dtype)
+        sizes = (self.heads, self.mlp, self.dropout, self.dtype)
+        stack = EncoderStack(self.layers - 1, *sizes, self.scan_unroll, name="encoder")
+        x = stack(x, mask, noises[1])
+        targets = take_positions(x, batch["span_positions"])
+        targets = EncoderLayer(*sizes, name="last_layer")(x, mask, noises[2], targets)
+        return MaskedTokenHead(self.dtype, name="head")(targets, table)
+
+    def _embed(
+        self, batch: Batch, words: Float[Array, "b t k"]
+    ) -> tuple[Float[Array, "b n k"], Bool[Array, "b n"]]:
+        """Sums of embeddings of text, objects and end, and which of these slots exist."""
+        position = self.param("position_embedding", normal_init, (self.max_positions, self.hidden))
+        segment = self.param("segment_embedding", normal_init, (SEGMENTS, self.hidden))
+        length = batch["text_mask"].sum(-1)
+        image, objects, object_mask = self._embed_regions(batch)
+        text = words + image + position[: words.shape[1]] + segment[TEXT_SEGMENT]
+        objects = objects + position[length][:, None] + segment[OBJECT_SEGMENT]
+        end_word = self.param("end_word", normal_init, (self.hidden,))
+        end = (end_word + position[length + 1] + segment[OBJECT_SEGMENT])[:, None]
+        mask = [batch["text_mask"], object_mask, jnp.ones_like(object_mask[:, :1])]
+        return jnp.concatenate([text, objects, end], axis=1), jnp.concatenate(mask, axis=1)
+
+    def _embed_regions(
+        self, batch: Batch
+    ) -> tuple[Float[Array, "b 1 k"], Float[Array, "b o k"], Bool[Array, "b o"]]:
+        """What the image adds to text, the embedded objects, and which of them are attended."""
+        slots = regions(batch, self.whole_image_object)
+        image = batch["image_feature"][:, None].astype(slots.features.dtype)
+        features = jnp.concatenate([image, slots.features], axis=1)
+        visual = Dense(self.hidden, self.dtype, uniform=True, name="visual")(features)
+        # Gain 0: visual content enters as the gains grow.
+        image = LayerNorm(scale_init=0.0, name="image_norm")(visual[:, :1])
+        objects = LayerNorm(scale_init=0.0, name="object_norm")(visual[:, 1:])
+        # Standard normal, about 50 times as large as the other embeddings: the release's default.
+        objects += self.param("object_word", nn.initializers.normal(1.0), (self.hidden,))
+        if self.box_geometry:
+            objects += Dense(self.hidden, self.dtype, name="box")(slots.boxes)
+        mask = slots.mask if self.object_mask else jnp.ones_like(slots.mask)
+        return image, objects, mask
+
+
+def make_vlbert(
+    *,
+    vocabulary_rows: int = 30_600,
+    layers: int = 6,
+    hidden: int = 384,
+    heads: int = 6,
+    mlp: int = 1536,
+    max_positions: int = 512,
+    feature_dim: int = 2048,
+    dropout: float = 0.1,
+    profile: str = "paper",
+    object_mask: bool = True,
+    whole_image_object: bool | None = None,
+    box_geometry: bool = False,
+    dtype: str = "float32",
+    scan_unroll: int = 1,
+    visual_layers: None = None,
+    cross_layers: None = None,
+) -> VLBERT:
+    """The VLBERT of the given sizes; the defaults are the published 23,564,040 parameters.
+
+    Args:
+      vocabulary_rows: rows of the word table.
+      layers, hidden, heads, mlp: sizes of the encoder; `hidden` is a multiple of `heads`.
+      max_positions: rows of the position table.
+      feature_dim: width of the region features.
+      dropout: rate, on embeddings, attention weights and block outputs.
+      profile: "paper" or "release"; decides `whole_image_object` when that is None.
+      object_mask: attend the image's objects only, not the padded slots.
+      whole_image_object: the whole image is also an object, see the module's docstring.
+      box_geometry: add a linear map of the box to each object; neither profile has it.
+      dtype: of matrix products' operands ("float32", "bfloat16"); parameters, sums, norms and
+        softmax are float32.
+      scan_unroll: layers per scan iteration.
+      visual_layers, cross_layers: LXMERT's; accepted so that both models take the same settings.
+    """
+    del visual_layers, cross_layers
+    return VLBERT(
+        vocabulary_rows=vocabulary_rows,
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        mlp=mlp,
+        max_positions=max_positions,
+        feature_dim=feature_dim,
+        dropout=dropout,
+        object_mask=object_mask,
+        whole_image_object=profile == "release"
+        if whole_image_object is None
+        else whole_image_object,
+        box_geometry=box_geometry,
+        dtype=jnp.dtype(dtype),
+        scan_unroll=scan_unroll,
+    )
