@@ -15,7 +15,7 @@ from mmgen.core.workdir import Workdir
 from mmgen.errors import UserError
 from mmgen.report import tables
 from mmgen.report.aggregate import Group, Missing, Run, group_runs, load, tidy
-from mmgen.report.viscoll import all_tables, place_of
+from mmgen.report.viscoll import all_tables, in_paper_order, place_of
 from mmgen.settings.command_line import fail
 
 
@@ -73,7 +73,7 @@ def _write_figures(groups: Sequence[Group], folder: Workdir) -> list[str]:
         if not here:
             continue
         prefix = _file_name(" ".join(place))
-        written = write_figures(here, folder.file("figures"), prefix)
+        written = write_figures(in_paper_order(here), folder.file("figures"), prefix)
         pictures = [f"![{file}](figures/{file})" for file in written if file.endswith(".png")]
         parts.append("\n".join([f"### Figures, {', '.join(place)}", "", *pictures, ""]))
     return parts

@@ -77,7 +77,7 @@ def quality_table(metrics: dict[str, float], split: str) -> Table:
         row("optimum of text alone", "optimum_text_only"),
         row("position x span-length unigram", *_baseline("span_unigram")),
         row("unigram", *_baseline("unigram")),
-        ["a perfect prediction", 0.0, 100.0, ceiling],
+        ["a perfect prediction", None, 100.0, ceiling],
     ]
     known = [cells for cells in rows if any(cell is not None for cell in cells[1:])]
     return Table(f"{split} ({int(metrics[f'{split}/n']):,} items)", _SCORES, known)

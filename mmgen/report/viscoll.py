@@ -45,6 +45,14 @@ def all_tables(groups: Sequence[Group], missing: Sequence[Missing]) -> list[Tabl
     return [table for table in (*tables, run_table(runs, missing)) if table.rows]
 
 
+def in_paper_order(groups: Sequence[Group]) -> list[Group]:
+    """Groups of one place in the order of Table 2, our own methods last."""
+    if not groups:
+        return []
+    rows = _rows(place_of(groups[0].method), groups)
+    return [group for _, _, group in rows if group is not None]
+
+
 def place_of(method: Method) -> Place:
     """What a table of this method is about."""
     return method.dataset, method.model, method.profile
