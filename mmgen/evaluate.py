@@ -8,8 +8,7 @@ device, versions) stays.
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
 
 from mmgen.core.workdir import Workdir
 from mmgen.errors import UserError
@@ -20,20 +19,6 @@ from mmgen.settings.command_line import fail
 
 METRICS = "evals/metrics.json"
 """Where the metrics go besides summary.json, which only a finished run has."""
-
-
-class LoadedRun(Protocol):
-    """What `mmgen.experiment.load_run` returns.
-
-    Attributes:
-      params: parameters of the last checkpoint.
-      step: its iteration.
-      evaluate: `(params, step, final) -> metrics`; writes the records into the workdir.
-    """
-
-    params: Any
-    step: int
-    evaluate: Callable[[Any, int, bool], Scores]
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -63,9 +48,9 @@ def main(arguments: Sequence[str]) -> None:
 def evaluate(workdir: Workdir, *, from_checkpoint: bool) -> Scores:
     """Every metric of the run, written to `evals/metrics.json`, summary.json and report.md."""
     if from_checkpoint:
-        from mmgen.experiment import load_run
+        from mmgen.run import load_run
 
-        run: LoadedRun = load_run(workdir.root)
+        run = load_run(workdir.root)
         run.evaluate(run.params, run.step, True)
     scores = score_run(workdir.root, read_context(workdir.root))
     workdir.write_json(METRICS, scores)

@@ -16,7 +16,7 @@ from mmgen.core.optim import make_optimizer
 from mmgen.core.state import TrainState
 from mmgen.data.assemble import assemble, object_counts, text_lengths
 from mmgen.data.buckets import Bucket, choose_buckets
-from mmgen.data.columns import Dataset
+from mmgen.data.columns import Dataset, Split
 from mmgen.data.locate import locate
 from mmgen.data.pipeline import FeedSource
 from mmgen.data.schema import IGNORE_ID
@@ -26,6 +26,7 @@ from mmgen.evaluation.schedule import evaluation_steps
 from mmgen.memory.base import Memory, MemoryState
 from mmgen.memory.plan import Plan, make_plan, memory_at
 from mmgen.memory.reservoir import make_reservoir
+from mmgen.memory.task_balanced import make_task_balanced
 from mmgen.models.lxmert import make_lxmert
 from mmgen.models.vlbert import make_vlbert
 from mmgen.settings.durations import total_steps
@@ -35,6 +36,7 @@ from mmgen.tasks.base import Task
 from mmgen.tasks.masked_span import make_masked_span_task
 
 PUBLISHED_FEATURE_DIM = 2048
+RELEASED_TEXT_WINDOW = 64
 
 MODELS: dict[str, Callable[..., Any]] = {"vlbert": make_vlbert, "lxmert": make_lxmert}
 
@@ -54,6 +56,7 @@ class Experiment(NamedTuple):
       task, memory, algorithm, optimizer: see their contracts; `memory` is None without replay.
       stream_rows: int64[num_steps * batch_size], rows of the train split, IGNORE_ID as padding.
       plan: the replay plan, None without memory.
+      side_of_rows: what the memory policy must know of each row of the train split.
       buckets: padded shapes of batches.
       num_steps: iterations of training.
       eval_steps: iterations after which the model is evaluated; the last is `num_steps`.
@@ -67,6 +70,7 @@ class Experiment(NamedTuple):
     optimizer: optax.GradientTransformation
     stream_rows: np.ndarray
     plan: Plan | None
+    side_of_rows: Any
     buckets: tuple[Bucket, ...]
     num_steps: int
     eval_steps: tuple[int, ...]
@@ -83,14 +87,22 @@ class Experiment(NamedTuple):
             extras=self.algorithm.init(params),
         )
 
-    def memory_at(self, step: int) -> MemoryState | None:
-        """What the memory must hold after `step` iterations."""
-        if self.memory is None or self.plan is None:
-            return None
-        return memory_at(self.plan, self.memory, self._stream_batches(), step)
+    def split(self, name: str) -> Split:
+        """A split as this run sees it: under `shuffle_features`, with other examples' images."""
+        split = self.dataset.split(name)
+        if not self.config.dataset.shuffle_features:
+            return split
+        image = np.asarray(split.columns["image"])
+        own = np.unique(image)
+        # A rotation by half leaves no image in its place.
+        other = np.roll(own, len(own) // 2)
+        return Split(name, {**split.columns, "image": other[np.searchsorted(own, image)]})
 
-    def _stream_batches(self) -> np.ndarray:
-        return self.stream_rows.reshape(self.num_steps, -1)
+    def memory_at(self, step: int) -> MemoryState:
+        """What the memory must hold after `step` iterations, for runs with a plan."""
+        assert self.memory is not None and self.plan is not None
+        batches = self.stream_rows.reshape(self.num_steps, -1)
+        return memory_at(self.plan, self.memory, batches, step, self.side_of_rows)
 
     def stream_facts(self) -> dict[str, Any]:
         """How strongly the task of an example depends on its time, and the stream's constants."""
@@ -113,7 +125,8 @@ class Experiment(NamedTuple):
             batch_size=self.config.batch_size,
             plan=self.plan,
             draws=self.algorithm.draws,
-            split=dataset.split("train"),
+            side_of_rows=self.side_of_rows,
+            split=self.split("train"),
             store=dataset.features,
             vocabulary=dataset.vocabulary,
             buckets=self.buckets,
@@ -148,12 +161,12 @@ def build(config: ConfigDict, dataset: Dataset) -> Experiment:
     rows, num_steps = _stream(config, dataset)
     task, frozen = _task(config, dataset)
     optimizer = make_optimizer(**config.optimizer.to_dict(), frozen=frozen)
-    memory = _memory(config)
+    memory, side_of_rows = _memory(config, dataset)
     algorithm = _algorithm(config, task, optimizer, memory)
     plan = None
     if memory is not None:
         batches = rows.reshape(num_steps, config.batch_size)
-        plan = make_plan(memory, batches, algorithm.draws, config.seed)
+        plan = make_plan(memory, batches, algorithm.draws, config.seed, side_of_rows)
     return Experiment(
         config=config,
         dataset=dataset,
@@ -163,7 +176,8 @@ def build(config: ConfigDict, dataset: Dataset) -> Experiment:
         optimizer=optimizer,
         stream_rows=rows,
         plan=plan,
-        buckets=split_buckets(config, dataset, "train"),
+        side_of_rows=side_of_rows,
+        buckets=split_buckets(config, dataset, "train", config.batch_size + sum(algorithm.draws)),
         num_steps=num_steps,
         eval_steps=evaluation_steps(
             num_steps,
@@ -221,12 +235,17 @@ def _task(config: ConfigDict, dataset: Dataset) -> tuple[Task, Callable | None]:
     return task, getattr(model, "gradient_mask", None)
 
 
-def _memory(config: ConfigDict) -> Memory | None:
+def _memory(config: ConfigDict, dataset: Dataset) -> tuple[Memory | None, Any]:
+    """The memory policy, and what it must know of each row of the train split."""
     memory = config.memory
+    columns = dataset.split("train").columns
     if memory.policy == "none":
-        return None
+        return None, ()
     if memory.policy == "reservoir":
-        return make_reservoir(memory.capacity, memory.reservoir)
+        return make_reservoir(memory.capacity, memory.reservoir), ()
+    if memory.policy == "task_balanced":
+        side = np.asarray(columns["task"])
+        return make_task_balanced(memory.capacity, len(dataset.info["tasks"])), side
     raise UserError(f"config.memory.policy={memory.policy!r} is not available yet.")
 
 
@@ -265,15 +284,25 @@ def _plug_in(key: str, name: str, known: Iterable[str]) -> Callable[..., Any]:
         raise UserError(f"{key}={name!r} cannot be imported: {error}.") from None
 
 
-def split_buckets(config: ConfigDict, dataset: Dataset, split: str) -> tuple[Bucket, ...]:
-    """Padded shapes for the batches of a split: as configured, or from its length tables."""
+def split_buckets(
+    config: ConfigDict, dataset: Dataset, split: str, batch: int
+) -> tuple[Bucket, ...]:
+    """Padded shapes for the batches of a split: as configured, or from its length tables.
+
+    Args:
+      batch: examples that share a bucket, replay rows included.
+    """
     buckets = config.buckets
     if buckets.text is not None:
         return tuple(Bucket(t, o) for t, o in zip(buckets.text, buckets.objects, strict=True))
     data = dataset.split(split)
+    lengths = text_lengths(data)
+    if config.profile == "release":
+        # The released window: three captions of the validation stream lose their [SEP] to it.
+        lengths = np.minimum(lengths, RELEASED_TEXT_WINDOW)
     # A model without any object slot would be another program; one empty slot costs nothing.
     counts = np.maximum(object_counts(data, dataset.features, config.text_only), 1)
-    return choose_buckets(text_lengths(data), counts, buckets.max)
+    return choose_buckets(lengths, counts, buckets.max, batch=batch)
 
 
 def feature_dim(dataset: Dataset) -> int:

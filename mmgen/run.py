@@ -1,20 +1,25 @@
 """One run from config to report: prepare, train, evaluate, write what a reader needs."""
 
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from etils import epath
 from ml_collections import ConfigDict
 
 from mmgen.core import provenance
-from mmgen.core.loop import RunSpec, train
-from mmgen.core.mesh import Mesh, make_mesh
+from mmgen.core.checkpoint import Checkpointer
+from mmgen.core.loop import CHECKPOINTS, RunSpec, train
+from mmgen.core.mesh import Mesh, make_mesh, param_shardings
 from mmgen.core.progress import Progress
 from mmgen.core.rng import stream_key
 from mmgen.core.state import parameter_count
 from mmgen.core.workdir import Workdir
 from mmgen.core.writers import make_writer
+from mmgen.data.locate import locate
+from mmgen.errors import UserError
 from mmgen.evaluation.context import Context, make_context, write_context
 from mmgen.evaluation.predictions import RecordWriter, as_table, read_records, record_path
 from mmgen.evaluation.run import evaluate_split
@@ -22,6 +27,7 @@ from mmgen.evaluation.schedule import stratified_subset
 from mmgen.evaluation.scores import SUBSET, score_run, score_split
 from mmgen.experiment import (
     Experiment,
+    build,
     feature_dim,
     max_span,
     prepare,
@@ -29,9 +35,7 @@ from mmgen.experiment import (
     split_buckets,
 )
 from mmgen.report.run_table import run_report
-from mmgen.settings.command_line import flat_keys
-from mmgen.settings.defaults import OPERATIONAL
-from mmgen.settings.identity import default_workdir, identity
+from mmgen.settings.identity import default_workdir, identity, operational, recorded_config
 
 
 def run(config: ConfigDict, workdir: str = "", command: str = "") -> int:
@@ -49,12 +53,8 @@ def run(config: ConfigDict, workdir: str = "", command: str = "") -> int:
     folder = Workdir(workdir or default_workdir(experiment.config, experiment.dataset.info))
     main_process = jax.process_index() == 0
     with folder.lock():
-        operational = {
-            key: value
-            for key, value in flat_keys(experiment.config).items()
-            if key.split(".", 1)[0] in OPERATIONAL
-        }
-        folder.claim(identity(experiment.config, experiment.dataset.info), operational)
+        keys = identity(experiment.config, experiment.dataset.info)
+        folder.claim(keys, operational(experiment.config))
         if folder.is_done:
             if main_process:
                 print(run_report(folder.root))
@@ -99,6 +99,56 @@ def _train(experiment: Experiment, folder: Workdir, command: str) -> bool:
         folder.write_text("report.md", run_report(folder.root))
         folder.mark_done()
     return False
+
+
+class LoadedRun(NamedTuple):
+    """A run that was trained before, ready to predict.
+
+    Attributes:
+      experiment: its parts.
+      mesh: the devices its parameters lie on.
+      params: parameters of the newest checkpoint.
+      step: its iteration.
+      evaluate: `(params, step, final) -> metrics`; writes the records into the workdir.
+    """
+
+    experiment: Experiment
+    mesh: Mesh
+    params: Any
+    step: int
+    evaluate: Callable[[Any, int, bool], dict[str, float]]
+
+
+def load_run(workdir: str | epath.Path) -> LoadedRun:
+    """Opens the newest checkpoint of a run, on whatever devices there are now.
+
+    Raises:
+      UserError: no run, no checkpoint, or its data set is another one by now.
+    """
+    folder = Workdir(workdir)
+    record = folder.read_json("config.json")
+    config = recorded_config(record)
+    dataset = locate(config)
+    expected = record["identity"]["dataset.fingerprint"]
+    if dataset.info["fingerprint"] != expected:
+        raise UserError(
+            f"{folder.root} was trained on {config.dataset.name} with fingerprint "
+            f"{expected[:12]}, but the one at {dataset.root} has "
+            f"{dataset.info['fingerprint'][:12]}; give its folder by config.data_dir."
+        )
+    experiment = build(config, dataset)
+    mesh = make_mesh()
+    shapes = jax.eval_shape(experiment.init, stream_key(config.seed, "init"))
+    placed = jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+        shapes,
+        param_shardings(shapes, mesh),
+    )
+    restored = Checkpointer(folder.file(CHECKPOINTS)).restore_latest(placed)
+    if restored is None:
+        raise UserError(f"{folder.root} holds no checkpoint; train first.")
+    evaluate = _evaluator(experiment, folder, mesh, run_context(experiment))
+    return LoadedRun(experiment, mesh, restored.state.params, restored.step, evaluate)
 
 
 def run_spec(experiment: Experiment, folder: Workdir, mesh: Mesh, context: Context) -> RunSpec:
@@ -151,7 +201,7 @@ def predict_split(
 ):
     """Prediction records of a split, batch by batch, in the order of evaluation."""
     config, dataset = experiment.config, experiment.dataset
-    data = dataset.split(split)
+    data = experiment.split(split)
     return evaluate_split(
         experiment.task.predict,
         params,
@@ -160,7 +210,7 @@ def predict_split(
         dataset.vocabulary,
         np.arange(len(data)) if rows is None else rows,
         batch_size=config.evaluation.batch_size,
-        buckets=split_buckets(config, dataset, split),
+        buckets=split_buckets(config, dataset, split, config.evaluation.batch_size),
         mesh=mesh,
         max_span=max_span(dataset),
         feature_dim=feature_dim(dataset),

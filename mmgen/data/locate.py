@@ -19,6 +19,9 @@ from mmgen.errors import UserError
 WORLDS = {"scene_world": (SceneWorldSettings, build_scene_world)}
 """Built-in data sets: name -> (frozen dataclass of settings, builder(root, settings))."""
 
+OF_EVERY = ("name", "shuffle_features")
+"""Keys of `config.dataset` that mean something for every data set; the others are a world's."""
+
 
 def locate(config: ConfigDict) -> Dataset:
     """Opens the data set that `config.dataset` names.
@@ -30,8 +33,7 @@ def locate(config: ConfigDict) -> Dataset:
     folder = pathlib.Path(config.data_dir)
     if name in WORLDS:
         return open_dataset(_built_world(folder, name, config))
-    knobs = {k: config.dataset[k] for k in ("instances", "test_items", "novel_items")}
-    given = [k for k, value in knobs.items() if value is not None]
+    given = [k for k, value in config.dataset.items() if k not in OF_EVERY and value is not None]
     if given:
         raise UserError(
             f"config.dataset.{given[0]} belongs to the built-in worlds, but config.dataset.name "

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+import jax
 import numpy as np
 from jaxtyping import Int
 
@@ -56,6 +57,7 @@ class FeedSource:
         text_only: str = "",
         plan: Plan | None = None,
         draws: tuple[int, ...] = (),
+        side_of_rows: Any = (),
         process_index: int = 0,
         process_count: int = 1,
     ):
@@ -70,6 +72,7 @@ class FeedSource:
             that captions are cut to.
           plan: the replay plan, needed where `draws` is not empty.
           draws: `Algorithm.draws`, sizes of the global replay batches.
+          side_of_rows: what the memory policy must know of each row, as in `make_plan`.
           process_index, process_count: which part of the batches is assembled here.
 
         Raises:
@@ -86,7 +89,7 @@ class FeedSource:
         check_inputs(split, store, window=buckets[-1].text, **self._settings)
         self.buckets = tuple(buckets)
         self.stream_rows = _in_batches(stream_rows, batch_size, len(split))
-        self._plan, self._draws = plan, draws
+        self._plan, self._draws, self._side = plan, draws, side_of_rows
         self._rows = self.stream_rows
         if plan is not None:
             _check_plan(plan, self.stream_rows.shape, sum(draws))
@@ -135,7 +138,9 @@ class FeedSource:
         replay_slot: list[Any] = []
         if self._draws:
             replay_slot = np.split(self._plan.replay_slot[step], np.cumsum(self._draws[:-1]))
-        return Feed(stream, tuple(replay), self._plan.insert_slot[step], tuple(replay_slot))
+        rows = np.maximum(self.stream_rows[step], 0)
+        side = jax.tree.map(lambda column: column[rows], self._side)
+        return Feed(stream, tuple(replay), self._plan.insert_slot[step], tuple(replay_slot), side)
 
     def read_ahead(self, start: int = 0) -> Iterator[Feed]:
         """Feeds from `start` to the last, see the function of this name."""

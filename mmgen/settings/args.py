@@ -17,6 +17,7 @@ def _smoke(config: ConfigDict, value: str) -> None:
     if value:
         raise UserError("The argument 'smoke' takes no value; write ':smoke'.")
     config.dataset.instances = 640
+    config.dataset.validation_items = 64
     config.dataset.test_items = 200
     config.dataset.novel_items = 80
     config.model.size = "smoke"

@@ -51,11 +51,13 @@ def default_config() -> ConfigDict:
     dataset.name = "scene_world"
     # Training instances of a world.
     dataset.instances = placeholder(int)
-    # Sizes of a world's test split and of its novel-composition split.
+    # Sizes of a world's other splits.
+    dataset.validation_items = placeholder(int)
     dataset.test_items = placeholder(int)
     dataset.novel_items = placeholder(int)
     # Noise knobs of a world, see its module; 0 means the world's default.
     dataset.amplitude = placeholder(float)
+    dataset.role_amplitude = placeholder(float)
     dataset.topic_purity = placeholder(float)
     # Must-fail control: pair every caption with the features of another image.
     dataset.shuffle_features = False
@@ -164,9 +166,6 @@ def default_config() -> ConfigDict:
     evaluation.splits = ("test", "novel")
     # Tasks with fewer test items are left out of forgetting, and counted.
     evaluation.min_task_items = 20
-
-    # Weights of another run to start from: a workdir; "" starts from scratch.
-    config.init_from = ""
 
     # Operational from here on.
     mesh = config.mesh = ConfigDict()

@@ -8,7 +8,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from mmgen.settings.command_line import flat_keys
-from mmgen.settings.defaults import OPERATIONAL
+from mmgen.settings.defaults import OPERATIONAL, default_config
 
 
 def identity(config: ConfigDict, info: Mapping[str, Any]) -> dict[str, Any]:
@@ -19,6 +19,29 @@ def identity(config: ConfigDict, info: Mapping[str, Any]) -> dict[str, Any]:
         if key.split(".", 1)[0] not in OPERATIONAL
     }
     return {**keys, "dataset.fingerprint": info["fingerprint"]}
+
+
+def recorded_config(record: Mapping[str, Any]) -> ConfigDict:
+    """The resolved, locked config of a workdir's `config.json`.
+
+    Args:
+      record: `{"identity": {dotted key: value}, "operational": {...}}`, see `Workdir.claim`.
+    """
+    config = default_config()
+    for path, value in {**record["identity"], **record["operational"]}.items():
+        if path == "dataset.fingerprint":
+            continue
+        *groups, last = path.split(".")
+        node = config
+        for group in groups:
+            node = node[group]
+        node[last] = tuple(value) if isinstance(value, list) else value
+    return config.copy_and_resolve_references().lock()
+
+
+def operational(config: ConfigDict) -> dict[str, Any]:
+    """Dotted key -> value of the keys that do not decide numbers."""
+    return {k: v for k, v in flat_keys(config).items() if k.split(".", 1)[0] in OPERATIONAL}
 
 
 def default_workdir(config: ConfigDict, info: Mapping[str, Any]) -> str:

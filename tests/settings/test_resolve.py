@@ -49,6 +49,7 @@ def test_every_config_resolves_on_world_and_on_real_data(path):
         optional = {"steps", "epochs", "examples", "text", "objects", "size", "top_k", "decay"}
         optional |= {"weight", "label_weight", "interval", "visual_layers", "cross_layers"}
         optional |= {"instances", "test_items", "novel_items", "amplitude", "topic_purity"}
+        optional |= {"validation_items", "role_amplitude"}
         missing = {
             key
             for key, value in flat_keys(resolved).items()
