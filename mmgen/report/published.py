@@ -8,6 +8,9 @@ from typing import Any
 
 Row = dict[str, Any]
 
+FAMILIES = ("coco_shift", "flickr_shift")
+"""Published data sets of VisCOLL; ours that begin with these names have the same sources."""
+
 
 @functools.cache
 def published(paper: str) -> Mapping[str, Any]:
@@ -22,3 +25,8 @@ def find_row(paper: str, table: str, **keys: Any) -> Row | None:
         if all(row.get(key) == value for key, value in keys.items()):
             return row
     return None
+
+
+def family_of(dataset: str) -> str | None:
+    """The published data set whose values may stand beside this one's; None for a world."""
+    return next((family for family in FAMILIES if dataset.startswith(family)), None)

@@ -27,7 +27,7 @@ def run_report(workdir: epath.PathLike) -> str:
     context = read_context(workdir)
     tables: list[Table] = [
         *(quality_table(summary["metrics"], split) for split in _splits(summary["metrics"])),
-        forgetting_table(summary["metrics"]),
+        forgetting_table(summary["metrics"], context["min_task_items"]),
         composition_table(summary["metrics"]),
         *few_items_table(workdir, context),
         *example_tables(workdir, context),
@@ -83,8 +83,12 @@ def quality_table(metrics: dict[str, float], split: str) -> Table:
     return Table(f"{split} ({int(metrics[f'{split}/n']):,} items)", _SCORES, known)
 
 
-def forgetting_table(metrics: dict[str, float]) -> Table:
-    """Forgetting under its three names, and transfer; a value that is undefined is a dash."""
+def forgetting_table(metrics: dict[str, float], min_items: int) -> Table:
+    """Forgetting under its three names, and transfer; a value that is undefined is a dash.
+
+    Args:
+      min_items: tasks with fewer items are left out.
+    """
     tasks = int(metrics.get("forgetting/tasks", 0))
     excluded = int(metrics.get("forgetting/tasks_excluded", 0))
     rows: list[list[Cell]] = [
@@ -104,9 +108,12 @@ def forgetting_table(metrics: dict[str, float]) -> Table:
         ["backward transfer", metrics.get("continual/bwt"), "positive: later training helped"],
         ["forward transfer", metrics.get("continual/fwt"), "positive: better than uniform"],
     ]
-    note = f"{tasks} tasks; {excluded} with too few evaluated items are left out."
+    note = (
+        f"{tasks} tasks; {excluded} others are left out, with fewer than {min_items} items that "
+        "every checkpoint has evaluated."
+    )
     columns = (Column("forgetting"), Column("nats"), Column("meaning"))
-    return Table("tasks over time", columns, rows if tasks else [], (note,))
+    return Table("tasks over time", columns, rows if "forgetting/tasks" in metrics else [], (note,))
 
 
 def composition_table(metrics: dict[str, float]) -> Table:

@@ -38,12 +38,14 @@ class Table(NamedTuple):
       columns: heads and formats.
       rows: one cell per column each.
       notes: sentences printed below it.
+      unranked: number of last rows that are bounds or baselines, never marked as the best.
     """
 
     title: str
     columns: tuple[Column, ...]
     rows: Sequence[Sequence[Cell]]
     notes: tuple[str, ...] = ()
+    unranked: int = 0
 
 
 def markdown(table: Table) -> str:
@@ -133,7 +135,7 @@ def _marks(table: Table, column: int) -> dict[int, str]:
     better = table.columns[column].better
     values = {
         number: float(row[column])  # type: ignore[arg-type]
-        for number, row in enumerate(table.rows)
+        for number, row in enumerate(table.rows[: len(table.rows) - table.unranked])
         if isinstance(row[column], int | float)
     }
     if not better or len(values) < 2:

@@ -3,24 +3,21 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mmgen.evaluation.context import read_context
 from mmgen.evaluation.scores import KINDS
 from mmgen.metrics.stats import paired_t_interval
 from mmgen.report.aggregate import (
     Group,
     Method,
     Missing,
-    Run,
     finite,
     hardware,
     mean_hours,
-    method_of,
 )
-from mmgen.report.published import find_row, published
+from mmgen.report.published import FAMILIES, family_of, find_row, published
+from mmgen.report.sources import data_table, run_table
 from mmgen.report.tables import Cell, Column, Table
 
 PAPER = "viscoll"
-FAMILIES = ("coco_shift", "flickr_shift")
 MEAN_OF_SEEDS = "Mean over seeds; sd is of one run, SE of the mean."
 
 Place = tuple[str, str, str]
@@ -58,13 +55,8 @@ def place_of(method: Method) -> Place:
     return method.dataset, method.model, method.profile
 
 
-def family_of(dataset: str) -> str | None:
-    """The published data set whose values may stand beside this one's; None for a world."""
-    return next((family for family in FAMILIES if dataset.startswith(family)), None)
-
-
 def quality_table(place: Place, groups: Sequence[Group]) -> Table:
-    """Table 2: final log-PPL and BLEU."""
+    """Table 2: final log-PPL and BLEU, with the bounds and baselines of the data set below."""
     columns = (
         *(Column(name) for name in ("method", "memory", "slots", "share %")),
         Column("log-PPL published"),
@@ -77,16 +69,18 @@ def quality_table(place: Place, groups: Sequence[Group]) -> Table:
         Column("seeds"),
     )
     rows: list[Sequence[Cell]] = []
+    absent = []
     for method, memory, group in _rows(place, groups):
+        if group is None:
+            absent.append(method if memory == "none" else f"{method} {memory}")
         row = _published("table2", place, method, memory)
-        values = _mean_sd_se(group, "test/log_ppl")
         rows.append(
             [
                 _name(method, group),
                 memory,
                 *_memory(group),
                 row.get("log_ppl"),
-                *values,
+                *_mean_sd_se(group, "test/log_ppl"),
                 row.get("bleu1"),
                 _percent(_mean(group, "test/bleu1")),
                 row.get("bleu2"),
@@ -94,7 +88,35 @@ def quality_table(place: Place, groups: Sequence[Group]) -> Table:
                 None if group is None else len(group.runs),
             ]
         )
-    return Table(f"Table 2, {_title(place)}", columns, rows, _notes(place, rows, groups))
+    bounds = _bounds(groups)
+    notes = _notes(place, absent, groups)
+    table = Table(f"Table 2, {_title(place)}", columns, [*rows, *bounds], notes, len(bounds))
+    return table if family_of(place[0]) else _without_published(table)
+
+
+def _bounds(groups: Sequence[Group]) -> list[list[Cell]]:
+    """Optima and baselines, which belong to the data set and not to a method."""
+    rows: list[list[Cell]] = []
+    for name, log_ppl, bleu in (
+        ("optimum", "optimum", None),
+        ("optimum of text alone", "optimum_text_only", None),
+        ("position x span-length unigram", "span_unigram/log_ppl", "span_unigram/bleu"),
+        ("unigram", "unigram/log_ppl", "unigram/bleu"),
+    ):
+        value = _mean(groups[0], f"test/{log_ppl}") if groups else None
+        if value is None:
+            continue
+        bleus = [_percent(_mean(groups[0], f"test/{bleu}{k}")) if bleu else None for k in (1, 2)]
+        blank = [None] * 4
+        rows.append([name, *blank, value, None, None, None, bleus[0], None, bleus[1], None])
+    return rows
+
+
+def _without_published(table: Table) -> Table:
+    """The table of a data set for which nothing was published."""
+    keep = [i for i, column in enumerate(table.columns) if "published" not in column.name]
+    columns = tuple(table.columns[i] for i in keep)
+    return table._replace(columns=columns, rows=[[row[i] for i in keep] for row in table.rows])
 
 
 def forgetting_table(place: Place, groups: Sequence[Group]) -> Table:
@@ -224,71 +246,6 @@ def difference_table(place: Place, groups: Sequence[Group]) -> Table:
     return Table(f"Paired differences, {_title(place)}", columns, rows, (note,))
 
 
-def data_table(runs: Sequence[Run]) -> Table:
-    """Table 1: sizes of the data sets really used, beside the published ones."""
-    keys = ("train", "validation", "test", "novel")
-    counts = (Column(name) for name in keys)
-    columns = (
-        Column("data set"),
-        Column("fingerprint"),
-        *counts,
-        Column("tasks"),
-        Column("instances per task, mean", 1),
-        Column("median", 1),
-        Column("mean span"),
-    )
-    rows: list[Sequence[Cell]] = []
-    for run in {run.summary["fingerprint"]: run for run in runs}.values():
-        splits = read_context(run.path)["dataset"]["splits"]
-        train = splits["train"]
-        rows.append(
-            [
-                run.summary["dataset"],
-                run.summary["fingerprint"][:12],
-                *(splits.get(key, {}).get("examples") for key in keys),
-                train.get("tasks"),
-                train.get("instances_per_task_mean"),
-                train.get("instances_per_task_median"),
-                train.get("mean_span"),
-            ]
-        )
-    for family in sorted({family_of(run.summary["dataset"]) or "" for run in runs} - {""}):
-        row = find_row(PAPER, "table1", dataset=family) or {}
-        per_task = [row["instances_per_task_mean"], row["instances_per_task_median"]]
-        numbers = [*(row[key] for key in keys), row["tasks"], *per_task, row["mean_span"]]
-        rows.append([f"{family}, published", None, *numbers])
-    remarks = tuple(r for r in published(PAPER)["remarks"] if r.startswith("Table 1"))
-    return Table("Table 1", columns, rows, remarks)
-
-
-def run_table(runs: Sequence[Run], missing: Sequence[Missing]) -> Table:
-    """Provenance of every run, and what is missing."""
-    names = ("run", "data set", "fingerprint", "profile", "seed", "data seed", "code", "machine")
-    columns = (*(Column(name) for name in (*names, "hours")), Column("state"))
-    rows: list[Sequence[Cell]] = []
-    for run in runs:
-        summary = run.summary
-        alone = Group(method_of(run), "", (run,))
-        git = summary.get("git") or {}
-        rows.append(
-            [
-                f"{summary['name']} ({run.path})",
-                summary["dataset"],
-                summary["fingerprint"][:12],
-                summary["profile"],
-                str(summary["seed"]),
-                str(summary["data_seed"]),
-                git.get("commit", "unknown")[:10] + ("+changes" if git.get("dirty") else ""),
-                hardware(alone),
-                mean_hours(alone),
-                "small model" if summary.get("small") else "finished",
-            ]
-        )
-    blank: list[Cell] = [None] * (len(columns) - 2)
-    rows += [[entry.path, *blank, entry.reason] for entry in missing]
-    return Table("Runs", columns, rows)
-
-
 def _rows(place: Place, groups: Sequence[Group]) -> Iterable[tuple[str, str, Group | None]]:
     """(method, memory, group) in the paper's order; None where there is no run."""
     family = family_of(place[0])
@@ -306,9 +263,7 @@ def _rows(place: Place, groups: Sequence[Group]) -> Iterable[tuple[str, str, Gro
             yield (*cell, group)
 
 
-def _notes(
-    place: Place, rows: Sequence[Sequence[Cell]], groups: Sequence[Group]
-) -> tuple[str, ...]:
+def _notes(place: Place, absent: Sequence[str], groups: Sequence[Group]) -> tuple[str, ...]:
     dataset = place[0]
     family = family_of(dataset)
     notes = [MEAN_OF_SEEDS]
@@ -316,7 +271,6 @@ def _notes(
         notes.append(f"{dataset} is no published data set, so no published value stands here.")
     elif dataset != family:
         notes.append(f"Published values are for {family}; these runs used {dataset}.")
-    absent = [f"{row[0]} {row[1]}".replace(" none", "") for row in rows if row[-1] is None]
     if absent:
         notes.append(f"No run of: {', '.join(absent)}.")
     if any(run.summary.get("small") for group in groups for run in group.runs):

@@ -60,6 +60,7 @@ def test_report_sets_ours_beside_the_published_values(tables):
     assert (rows["er", "10k"]["seeds"], rows["er", "10k"]["slots"]) == (3, 12)
     assert rows["agem", "1k"]["log-PPL published"] == 3.478
     assert rows["agem", "1k"]["log-PPL"] is None
+    assert rows["position x span-length unigram", None]["log-PPL"] == 4.13
     assert any("No run of: er 1k, agem 1k" in note for note in table["notes"])
     assert any("Published values are for coco_shift" in note for note in table["notes"])
 

@@ -45,6 +45,12 @@ def test_latex_marks_best_and_second_and_escapes():
     assert "BLEU\\_1" in text
 
 
+def test_bounds_are_never_the_best():
+    text = latex(TABLE._replace(unranked=1))
+    assert "\\textbf{1.23}" in text
+    assert "& 0.50 &" in text
+
+
 def test_ragged_rows_are_refused():
     with pytest.raises(ValueError, match="argument"):
         markdown(TABLE._replace(rows=[["A"]]))

@@ -1,0 +1,76 @@
+"""What the numbers of a report rest on: the data sets and the runs, and what is missing."""
+
+from collections.abc import Sequence
+
+from mmgen.evaluation.context import read_context
+from mmgen.report.aggregate import Group, Missing, Run, hardware, mean_hours, method_of
+from mmgen.report.published import family_of, find_row, published
+from mmgen.report.tables import Cell, Column, Table
+
+PAPER = "viscoll"
+
+
+def data_table(runs: Sequence[Run]) -> Table:
+    """Table 1: sizes of the data sets really used, beside the published ones."""
+    keys = ("train", "validation", "test", "novel")
+    counts = (Column(name) for name in keys)
+    columns = (
+        Column("data set"),
+        Column("fingerprint"),
+        *counts,
+        Column("tasks"),
+        Column("instances per task, mean", 1),
+        Column("median", 1),
+        Column("mean span"),
+    )
+    rows: list[Sequence[Cell]] = []
+    for run in {run.summary["fingerprint"]: run for run in runs}.values():
+        splits = read_context(run.path)["dataset"]["splits"]
+        train = splits["train"]
+        rows.append(
+            [
+                run.summary["dataset"],
+                run.summary["fingerprint"][:12],
+                *(splits.get(key, {}).get("examples") for key in keys),
+                train.get("tasks"),
+                train.get("instances_per_task_mean"),
+                train.get("instances_per_task_median"),
+                train.get("mean_span"),
+            ]
+        )
+    families = sorted({family_of(run.summary["dataset"]) or "" for run in runs} - {""})
+    for family in families:
+        row = find_row(PAPER, "table1", dataset=family) or {}
+        per_task = [row["instances_per_task_mean"], row["instances_per_task_median"]]
+        numbers = [*(row[key] for key in keys), row["tasks"], *per_task, row["mean_span"]]
+        rows.append([f"{family}, published", None, *numbers])
+    remarks = [r for r in published(PAPER)["remarks"] if r.startswith("Table 1")]
+    return Table("Table 1", columns, rows, tuple(remarks) if families else ())
+
+
+def run_table(runs: Sequence[Run], missing: Sequence[Missing]) -> Table:
+    """Provenance of every run, and what is missing."""
+    names = ("run", "data set", "fingerprint", "profile", "seed", "data seed", "code", "machine")
+    columns = (*(Column(name) for name in (*names, "hours")), Column("state"))
+    rows: list[Sequence[Cell]] = []
+    for run in runs:
+        summary = run.summary
+        alone = Group(method_of(run), "", (run,))
+        git = summary.get("git") or {}
+        rows.append(
+            [
+                f"{summary['name']} ({run.path})",
+                summary["dataset"],
+                summary["fingerprint"][:12],
+                summary["profile"],
+                str(summary["seed"]),
+                str(summary["data_seed"]),
+                git.get("commit", "unknown")[:10] + ("+changes" if git.get("dirty") else ""),
+                hardware(alone),
+                mean_hours(alone),
+                "small model" if summary.get("small") else "finished",
+            ]
+        )
+    blank: list[Cell] = [None] * (len(columns) - 2)
+    rows += [[entry.path, *blank, entry.reason] for entry in missing]
+    return Table("Runs", columns, rows)
