@@ -1,25 +1,22 @@
-"""CLU writers of ours: metrics.jsonl and the console.
-
-Import this module only after `mmgen.core.clu_shim.metric_writers()`.
-"""
+"""CLU writers of ours: metrics.jsonl and the console."""
 
 import json
 import math
 from collections.abc import Mapping
 from typing import IO, Any
 
-from clu.metric_writers import interface
-
+from mmgen.core.clu_shim import metric_writers
 from mmgen.core.growing import GrowingFile
 from mmgen.core.workdir import Workdir
 
 Array = Any
+MetricWriter: Any = metric_writers().MetricWriter
 
 CONSOLE_LIMIT = 8
 """Metrics that one console line shows; all of them are in metrics.jsonl."""
 
 
-class ScalarsOnly(interface.MetricWriter):
+class ScalarsOnly(MetricWriter):
     """A writer that leaves everything but scalars and texts to others."""
 
     def write_summaries(self, step: int, values: Mapping[str, Array], metadata: Any = None):

@@ -44,25 +44,39 @@ def named_leaves(tree: PyTree) -> dict[str, Any]:
 
 @jax.jit
 def _checksum(array: Array) -> UInt[Array, " 2"]:
-    """[sum of bits times odd weights modulo 2^32, number of elements that are not finite].
+    """[checksum, number of elements that are not finite].
 
-    An odd weight cannot hide a single changed element; different weights notice exchanged ones.
+    The checksum is the sum modulo 2^32 of a mix of each element's bits with its position. The mix
+    is one-to-one in the bits, so that no single changed element can go unnoticed.
     """
     inexact = jnp.issubdtype(array.dtype, jnp.inexact)
     broken = jnp.sum(~jnp.isfinite(array), dtype=jnp.uint32) if inexact else jnp.uint32(0)
     if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         array = jax.random.key_data(array)
     bits = array.astype(jnp.uint8) if array.dtype == jnp.bool_ else _words(array)
-    # One iota per axis instead of a flat one: reshaping would gather an array that is split.
-    weight = jnp.full(bits.shape, 0x9E3779B9, jnp.uint32)
-    stride = 0x85EBCA6B
-    for axis in reversed(range(bits.ndim)):
-        index = jax.lax.broadcasted_iota(jnp.uint32, bits.shape, axis)
-        weight = weight + index * jnp.uint32(stride)
-        stride = stride * bits.shape[axis] % 2**32
-    # Multiplying by a constant alone would be linear in the index; the shift-and-xor is not.
-    weight = (weight ^ (weight >> 15)) * jnp.uint32(0x2C1B3C6D) | 1
-    return jnp.stack([jnp.sum(bits.astype(jnp.uint32) * weight, dtype=jnp.uint32), broken])
+    mixed = _mix(bits.astype(jnp.uint32) ^ _positions(bits.shape))
+    return jnp.stack([jnp.sum(mixed, dtype=jnp.uint32), broken])
+
+
+def _positions(shape: tuple[int, ...]) -> Array:
+    """A multiple of each element's flat index.
+
+    From one iota per axis: reshaping a flat one would gather an array that is split over devices.
+    """
+    positions = jnp.zeros(shape, jnp.uint32)
+    stride = 0x9E3779B9
+    for axis in reversed(range(len(shape))):
+        index = jax.lax.broadcasted_iota(jnp.uint32, shape, axis)
+        positions = positions + index * jnp.uint32(stride)
+        stride = stride * shape[axis] % 2**32
+    return positions
+
+
+def _mix(x: Array) -> Array:
+    """The finaliser of MurmurHash3: every bit of the result depends on every bit of `x`."""
+    x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
+    x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
+    return x ^ (x >> 16)
 
 
 def _words(array: Array) -> Array:

@@ -1,7 +1,4 @@
-"""TensorBoard event files without TensorFlow, and cutting them back to an earlier step.
-
-Import this module only after `mmgen.core.clu_shim.metric_writers()`.
-"""
+"""TensorBoard event files without TensorFlow, and cutting them back to an earlier step."""
 
 import io
 import os
@@ -11,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from clu.metric_writers import interface
 from etils import epath
 from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
 from tensorboard.compat.proto import event_pb2, summary_pb2
@@ -23,14 +19,16 @@ from tensorboard.plugins.text import summary_v2 as text
 from tensorboard.summary.writer.record_writer import RecordWriter
 from tensorboard.util import tensor_util
 
+from mmgen.core.clu_shim import metric_writers
 from mmgen.core.growing import GrowingFile
 from mmgen.core.workdir import Workdir
 
 Array = Any
+MetricWriter: Any = metric_writers().MetricWriter
 EVENT_FILES = "events.out.tfevents.*"
 
 
-class TensorBoardWriter(interface.MetricWriter):
+class TensorBoardWriter(MetricWriter):
     """CLU's writer interface over event files.
 
     Writes records itself: TensorBoard's `EventFileWriter` does it in a thread, where a full disk

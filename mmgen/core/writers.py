@@ -92,9 +92,6 @@ class RunWriter:
         """See `Writer.resume`. Raises UserError if the disk is full."""
         self.close()
         _cut_metrics(self._workdir, step)
-        from mmgen.core.clu_shim import metric_writers
-
-        metric_writers()
         from mmgen.core.event_files import cut_event_files
 
         cut_event_files(self._workdir, TENSORBOARD, step)
@@ -121,8 +118,6 @@ class RunWriter:
     def _open(self) -> Any:
         if self._clu is None:
             from mmgen.core.clu_shim import metric_writers
-
-            clu = metric_writers()
             from mmgen.core.clu_writers import ConsoleWriter, JsonLinesWriter
             from mmgen.core.event_files import TensorBoardWriter
 
@@ -131,7 +126,7 @@ class RunWriter:
                 TensorBoardWriter(self._workdir, TENSORBOARD),
                 *([ConsoleWriter(sys.stderr)] if self._console else []),
             ]
-            self._clu = clu.MultiWriter(writers)
+            self._clu = metric_writers().MultiWriter(writers)
         return self._clu
 
 

@@ -22,7 +22,7 @@ from mmgen.core.workdir import Workdir
 from . import toy
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["jax", "optax", "orbax.checkpoint", "flax.struct", "clu.metrics"])
+CONTEXT.set_forkserver_preload(["jax", "optax", "orbax.checkpoint", "flax.struct"])
 STATE = "state.npz"
 
 
