@@ -9,9 +9,9 @@ import pathlib
 import time
 from collections.abc import Iterator
 
-from absl import logging
 from ml_collections import ConfigDict
 
+from mmgen.core.announce import announce
 from mmgen.data.columns import Dataset, open_dataset
 from mmgen.data.worlds.scene_world import SceneWorldSettings, build_scene_world
 from mmgen.errors import UserError
@@ -69,10 +69,11 @@ def _built_world(folder: pathlib.Path, name: str, config: ConfigDict) -> pathlib
     folder.mkdir(parents=True, exist_ok=True)
     with _exclusive(folder / f".{root.name}.lock"):
         if not (root / "dataset.json").is_file():
+            announce(f"building {name}, once for all runs with these settings")
             start = time.perf_counter()
             _, build = WORLDS[name]
             build(root, settings)
-            logging.info("built %s at %s in %.1f s", name, root, time.perf_counter() - start)
+            announce(f"built {name} at {root} in {time.perf_counter() - start:.1f} s")
     return root
 
 

@@ -5,7 +5,7 @@ import pathlib
 import sys
 from collections.abc import Callable, Sequence
 
-from absl import app, flags
+from absl import app, flags, logging
 from ml_collections import ConfigDict
 
 from mmgen.errors import UserError
@@ -102,6 +102,8 @@ def run_app(main: Callable[[Sequence[str]], int | None], usage: str) -> None:
             raise AssertionError from error
 
     def guarded(argv: Sequence[str]) -> int | None:
+        # Orbax tells of every step it takes; warnings are enough.
+        logging.set_verbosity(logging.WARNING)
         try:
             return main(argv)
         except UserError as error:
