@@ -45,16 +45,32 @@ def compile_step(step: StepFn, shardings: PyTree, mesh: Mesh) -> CompiledStep:
       shardings: of the state, which stays where it is.
     """
     traces: list[Trace] = []
+    keyed = keyed_step(step)
 
     def traced(state: TrainState, feed: Feed, seed: Int[Array, ""]):
-        new_state, scalars = step(state, feed, stream_key(seed, "step", state.step))
-        scalars = {**scalars, **_memory_fill(new_state)}
-        names = tuple(sorted(scalars))
-        traces.append(Trace(names))
-        return new_state, jnp.stack([jnp.asarray(scalars[name], jnp.float32) for name in names])
+        new_state, scalars = keyed(state, feed, seed)
+        traces.append(Trace(tuple(sorted(scalars))))
+        return new_state, stack_scalars(scalars)
 
     call = jax.jit(traced, donate_argnums=0, out_shardings=(shardings, replicated(mesh)))
     return CompiledStep(call, traces)
+
+
+def keyed_step(
+    step: StepFn,
+) -> Callable[[TrainState, Feed, Int[Array, ""]], tuple[TrainState, Scalars]]:
+    """`(state, feed, seed) -> (state, scalars)`: `step` with its key and one scalar more."""
+
+    def keyed(state: TrainState, feed: Feed, seed: Int[Array, ""]) -> tuple[TrainState, Scalars]:
+        new_state, scalars = step(state, feed, stream_key(seed, "step", state.step))
+        return new_state, {**scalars, **_memory_fill(new_state)}
+
+    return keyed
+
+
+def stack_scalars(scalars: Scalars) -> Float[Array, " n"]:
+    """The scalars as one float32 array, in the order of their names."""
+    return jnp.stack([jnp.asarray(scalars[name], jnp.float32) for name in sorted(scalars)])
 
 
 def _memory_fill(state: TrainState) -> Scalars:

@@ -1,0 +1,1 @@
+"""Measuring speed: synthetic data of the published size, what is measured, and how."""

@@ -1,0 +1,180 @@
+"""Residency "device": a run whose data lies in device memory, many iterations per dispatch.
+
+Host and device exchange nothing during training but the scalars: which rows an iteration reads is
+known before it begins, so the whole schedule lies beside the data. One dispatch makes a fixed
+number of iterations, a chunk, under `lax.scan`. Where an evaluation or a checkpoint is due before
+a chunk would end, single iterations lead up to it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from jaxtyping import Array, Float, Int
+
+from mmgen.algorithms.base import Feed
+from mmgen.core.compiled_step import StepFn, Trace, keyed_step, stack_scalars
+from mmgen.core.mesh import batch_sharding, batch_shards, put_replicated, replicated
+from mmgen.core.state import TrainState
+from mmgen.data.schema import Batch
+
+PyTree = Any
+LONGEST_CHUNK = 100
+"""Iterations per dispatch at most: a run that is told to stop finishes its chunk first."""
+
+
+class Schedule(NamedTuple):
+    """Which rows each iteration reads and stores; arrays with a leading axis over iterations.
+
+    Attributes:
+      stream: int32[steps, b], rows of the stream batch, `IGNORE_ID` as padding.
+      replay: one int32[steps, r] per replay batch.
+      insert_slot, replay_slot: see `algorithms.base.Feed`; `()` without a memory.
+      bucket: int32[steps], index of each iteration's padded shape.
+    """
+
+    stream: Int[Any, "steps b"]
+    replay: tuple[Int[Any, "steps r"], ...]
+    insert_slot: Any
+    replay_slot: tuple[Int[Any, "steps r"], ...]
+    bucket: Int[Any, " steps"]
+
+
+class Data(NamedTuple):
+    """What lies in device memory, whole on every device; numpy before it is put there.
+
+    Attributes:
+      tables: what `Resident.gather` reads.
+      schedule: of the whole run.
+      side_of_rows: what the memory policy must know of each row, as in `memory.plan.make_plan`.
+    """
+
+    tables: PyTree
+    schedule: Schedule
+    side_of_rows: PyTree = ()
+
+
+class Resident(NamedTuple):
+    """A run's data and how batches are made of it.
+
+    Attributes:
+      data: numpy arrays, the same on every process.
+      gather: `(tables, rows int32[b], bucket) -> Batch`, traceable; `bucket` is one of `buckets`.
+      buckets: padded shapes, which `Schedule.bucket` numbers.
+    """
+
+    data: Data
+    gather: Callable[[PyTree, Int[Array, " b"], Any], Batch]
+    buckets: tuple[Any, ...]
+
+
+class CompiledChunk(NamedTuple):
+    """`call(state, data, seed, count) -> (state, scalars float32[count, n])`, using up the state.
+
+    `count` is static: each value is a program. `traces` as in `CompiledStep`.
+    """
+
+    call: Callable[
+        [TrainState, Data, Int[Array, ""], int], tuple[TrainState, Float[Array, "count n"]]
+    ]
+    traces: list[Trace]
+
+
+def put_data(data: Data, mesh: Mesh) -> Data:
+    """The data on every device of the mesh."""
+    if jax.process_count() == 1:
+        return jax.device_put(data, replicated(mesh))
+    return jax.tree.map(lambda leaf: put_replicated(leaf, mesh), data)
+
+
+def compile_chunk(
+    step: StepFn,
+    gather: Callable[[PyTree, Int[Array, " b"], Any], Batch],
+    buckets: Sequence[Any],
+    shardings: PyTree,
+    mesh: Mesh,
+) -> CompiledChunk:
+    """Wrap `step` so that one dispatch makes several iterations, `state.step` being the first.
+
+    Args:
+      step, shardings, mesh: as for `compile_step`; the same key, and the same scalars per
+        iteration.
+      gather, buckets: see `Resident`.
+    """
+    traces: list[Trace] = []
+    keyed = keyed_step(step)
+
+    def traced(state: TrainState, data: Data, seed: Int[Array, ""], count: int):
+        names: set[tuple[str, ...]] = set()
+
+        def at(bucket: Any) -> Callable[[TrainState], tuple[TrainState, Array]]:
+            def iterate(state: TrainState) -> tuple[TrainState, Array]:
+                feed = _read_feed(data, state.step, bucket, gather, mesh)
+                new_state, scalars = keyed(state, feed, seed)
+                names.add(tuple(sorted(scalars)))
+                return new_state, stack_scalars(scalars)
+
+            return iterate
+
+        def body(state: TrainState, _: None) -> tuple[TrainState, Array]:
+            if len(buckets) == 1:
+                return at(buckets[0])(state)
+            bucket = data.schedule.bucket[state.step]
+            return jax.lax.switch(bucket, [at(bucket) for bucket in buckets], state)
+
+        result = jax.lax.scan(body, state, None, length=count)
+        traces.append(Trace(*names))
+        return result
+
+    call = jax.jit(
+        traced,
+        static_argnames="count",
+        donate_argnums=0,
+        out_shardings=(shardings, replicated(mesh)),
+    )
+    return CompiledChunk(call, traces)
+
+
+def _read_feed(data: Data, step: Int[Array, ""], bucket: Any, gather: Callable, mesh: Mesh) -> Feed:
+    """What iteration `step` reads, gathered from the tables."""
+    schedule = jax.tree.map(lambda rows: rows[step], data.schedule)
+
+    def batch(rows: Int[Array, " b"]) -> Batch:
+        if len(rows) % batch_shards(mesh) == 0:
+            rows = jax.lax.with_sharding_constraint(rows, batch_sharding(mesh))
+        return gather(data.tables, rows, bucket)
+
+    known = jnp.maximum(schedule.stream, 0)
+    return Feed(
+        stream=batch(schedule.stream),
+        replay=tuple(batch(rows) for rows in schedule.replay),
+        insert_slot=schedule.insert_slot,
+        replay_slot=schedule.replay_slot,
+        side=jax.tree.map(lambda column: column[known], data.side_of_rows),
+    )
+
+
+def choose_chunk(edges: Sequence[int], longest: int = LONGEST_CHUNK) -> int:
+    """Iterations per dispatch that need the fewest dispatches, the smallest such number.
+
+    Args:
+      edges: iterations that a dispatch must not run across, ascending, from 0 to the last.
+    """
+    distances = np.diff(edges)
+    candidates = np.arange(1, longest + 1)[:, None]
+    dispatches = (distances // candidates + distances % candidates).sum(axis=1)
+    return int(np.argmin(dispatches)) + 1
+
+
+def steps_from(step: int, edges: Sequence[int], chunk: int) -> int:
+    """Iterations of the dispatch that begins at `step`: `chunk`, or 1 where that many do not fit.
+
+    A function of `step` alone, so that a run which goes on from a checkpoint makes the same
+    dispatches as an unbroken one.
+    """
+    after = int(np.searchsorted(edges, step, side="right"))
+    since, until = step - edges[after - 1], edges[after] - step
+    return chunk if since % chunk == 0 and until >= chunk else 1
