@@ -134,7 +134,7 @@ def test_sample_is_a_uniform_ordered_subset():
     keys = jax.random.split(jax.random.key(1), runs)
     drawn = jax.vmap(lambda key: draw(key, jnp.int32(filled), k, 9))(keys)
     outcomes = list(itertools.permutations(range(filled), k))
-    count = {outcome: 0 for outcome in outcomes}
+    count = dict.fromkeys(outcomes, 0)
     for row in np.asarray(drawn).tolist():
         count[tuple(row)] += 1  # KeyError: a duplicate, or an empty slot.
     expected = runs / len(outcomes)
