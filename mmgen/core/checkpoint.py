@@ -4,15 +4,20 @@ Each step holds two items: `state` (the arrays) and `about` (JSON: control, fact
 shape and checksum of every array, because Orbax casts dtypes and misses flipped bytes silently).
 """
 
+import errno
+import logging
+import os
+import shutil
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import orbax.checkpoint as ocp
-from absl import logging
+from absl import logging as absl_logging
 from etils import epath
 
 from mmgen.core.announce import announce
+from mmgen.core.broadcast import from_first_process
 from mmgen.core.digest import Mark, named_leaves, tree_marks
 from mmgen.core.state import TrainState
 from mmgen.core.workdir import is_disk_full, write_error
@@ -20,6 +25,9 @@ from mmgen.errors import UserError
 
 PyTree = Any
 policies = ocp.checkpoint_managers
+
+SLACK = 1 << 16
+"""Bytes that a checkpoint needs besides its arrays."""
 
 
 class NotFiniteError(Exception):
@@ -57,6 +65,7 @@ class Checkpointer:
         self._directory = epath.Path(directory)
         if keep < 1:
             raise UserError(f"checkpoint.keep is {keep}; it must be at least 1.")
+        absl_logging.get_absl_logger().addFilter(_RAISED_ANYWAY)
         options = ocp.CheckpointManagerOptions(
             preservation_policy=_preservation(keep, best),
             best_fn=(lambda metrics: metrics[best[0]]) if best else None,
@@ -106,6 +115,7 @@ class Checkpointer:
         arguments = ocp.args.Composite(
             state=ocp.args.StandardSave(state), about=ocp.args.JsonSave(about)
         )
+        self._writing(lambda: self._check_space(state))
         saved = self._writing(lambda: self._manager.save(step, args=arguments, metrics=metrics))
         # Orbax only returns False here, and writes nothing.
         if not saved:
@@ -210,9 +220,17 @@ class Checkpointer:
             return self._manager.restore(step, args=arguments)
         except Exception as error:
             # Whatever Orbax and TensorStore say of a damaged file; there is no common class.
-            logging.debug("restoring step %d failed", step, exc_info=True)
+            absl_logging.debug("restoring step %d failed", step, exc_info=True)
             first_line = str(error).strip().split("\n")[0][:200]
             raise _Unreadable(f"{type(error).__name__}: {first_line}") from error
+
+    def _check_space(self, state: TrainState) -> None:
+        """Ask for room beforehand: Orbax leaves half a folder and a page of tracebacks."""
+        if "://" in os.fspath(self._directory):
+            return
+        needed = sum(leaf.nbytes for leaf in jax.tree.leaves(state)) + SLACK
+        if from_first_process(shutil.disk_usage(self._directory).free) < needed:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _writing(self, action: Callable[[], Any]) -> Any:
         try:
@@ -231,6 +249,16 @@ class Checkpointer:
 
 class _Unreadable(Exception):
     """A checkpoint is damaged."""
+
+
+class _RaisedAnyway(logging.Filter):
+    """Drops the tracebacks that Orbax's threads print of errors that `wait` raises again."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno < logging.ERROR or f"{os.sep}orbax{os.sep}" not in record.pathname
+
+
+_RAISED_ANYWAY = _RaisedAnyway()
 
 
 def _preservation(keep: int, best: tuple[str, str] | None) -> Any:

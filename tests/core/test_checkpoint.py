@@ -1,5 +1,7 @@
 """What is read is what was written, or it is refused."""
 
+import shutil
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -92,6 +94,19 @@ def test_what_is_not_finite_is_not_saved(checkpoints):
     # Elsewhere infinity may have a meaning, like the best loss so far.
     checkpoints.save(5, state(extras=jnp.array(jnp.inf)), {}, {})
     assert checkpoints.steps == [5]
+
+
+def test_a_checkpoint_that_would_not_fit_is_not_begun(checkpoints, tmp_path, monkeypatch):
+    checkpoints.save(3, state(), {}, {})
+    checkpoints.wait()
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    with pytest.raises(UserError, match=f"the disk is full: {tmp_path}/checkpoints could not be"):
+        checkpoints.save(4, state(), {}, {})
+    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["3"]
+    monkeypatch.undo()
+    checkpoints.save(4, state(), {}, {})
+    assert checkpoints.steps == [3, 4]
 
 
 def test_a_checksum_notices_any_bit_and_any_exchange():
