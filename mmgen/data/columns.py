@@ -11,6 +11,7 @@ Reading is `open_dataset`, writing is `DatasetWriter`. The folder:
     raw/                          raw files of a built-in world, optional
 """
 
+import dataclasses
 import errno
 import fcntl
 import functools
@@ -21,7 +22,7 @@ import pathlib
 import shutil
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Int
@@ -61,7 +62,8 @@ FLOAT_COLUMNS = ("optimum", "optimum_text_only", "memoriser", "composer")
 """Extra float32[n] columns of built-in worlds: exact or oracle losses of an item, in nats."""
 
 
-class Split(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Split:
     """The rows of one split; arrays are memory-mapped and read-only.
 
     Attributes:
@@ -228,23 +230,6 @@ def masked_span_columns(
     return columns | {
         name: np.ascontiguousarray(value, dtype=np.float32) for name, value in floats.items()
     }
-
-
-def select_rows(
-    columns: dict[str, np.ndarray], rows: Int[np.ndarray, " k"]
-) -> dict[str, np.ndarray]:
-    """The columns of a split reduced to `rows`, in that order."""
-    start = columns["token_start"]
-    lengths = np.diff(start)[rows]
-    new_start = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum(lengths, out=new_start[1:])
-    source = np.arange(new_start[-1]) + np.repeat(start[rows] - new_start[:-1], lengths)
-    picked = {
-        name: value[rows]
-        for name, value in columns.items()
-        if name not in ("tokens", "token_start")
-    }
-    return {"tokens": columns["tokens"][source], "token_start": new_start} | picked
 
 
 class DatasetWriter:

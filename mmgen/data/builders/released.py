@@ -236,7 +236,7 @@ def read_coco_rows(
         if not 0 <= first <= last < len(tokens[caption]):
             raise UserError(
                 f"{path}, row {number}: the span {first}..{last} lies outside caption {caption} "
-                f"of {len(tokens[caption])} WordPieces"
+                f"of {len(tokens[caption])} tokens"
             )
         image = row["annotation"]["image_id"]
         if image in images:
