@@ -100,7 +100,8 @@ class SceneWorldSettings:
 
     def __post_init__(self) -> None:
         """Refuse settings that describe no world."""
-        limits = {
+        atoms = 1 if self.novel_items and not self.held_out_verbs else 0
+        for key, (low, high) in {
             "instances": (1, None),
             "validation_items": (0, None),
             "test_items": (1, None),
@@ -108,18 +109,31 @@ class SceneWorldSettings:
             "amplitude": (0, None),
             "role_amplitude": (0, None),
             "topic_purity": (0, 1),
+            "topics": (1, None),
             "nouns": (self.topics, len(NOUNS)),
             "adjectives": (len(self.typical_adjectives) + 1, len(ADJECTIVES)),
             "verbs": (len(self.typical_verbs) + 1, len(VERBS)),
             "max_objects": (1, 3),
+            "held_out_verbs": (0, self.nouns - 1),
+            "held_out_adjectives": (atoms, self.nouns - 1 - self.held_out_verbs),
+            "captions_per_image": (1, None),
+            "the_probability": (0, 1),
+            "adjective_probability": (0, 1),
+            "verb_probability": (0, 1),
+            "second_probability": (0, 1),
+            "latent_dim": (1, None),
             "feature_dim": (self.latent_dim, None),
-            "held_out_adjectives": (0, self.nouns - 1 - self.held_out_verbs),
-        }
-        for key, (low, high) in limits.items():
+        }.items():
             value = getattr(self, key)
             if value < low or (high is not None and value > high):
                 bound = f"at least {low}" if high is None else f"from {low} to {high}"
                 raise UserError(f"scene_world: {key} must be {bound}, not {value}")
+        for key in ("typical_adjectives", "typical_verbs"):
+            typical = getattr(self, key)
+            if sum(typical) > 1 or min(typical, default=0.0) < 0:
+                raise UserError(
+                    f"scene_world: {key} must be probabilities that sum to at most 1, not {typical}"
+                )
 
 
 PRESETS: dict[str, dict[str, Any]] = {

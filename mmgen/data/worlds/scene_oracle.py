@@ -236,18 +236,15 @@ def token_distributions(
 def _templates(settings: SceneWorldSettings) -> list[tuple[int, list[int], float]]:
     # (length, slots of the layout, probability given the length).
     templates = []
-    for adjective, verb in itertools.product((False, True), repeat=2):
-        slots = [0, *([1] if adjective else []), 2, *([3] if verb else [])]
-        probability = np.prod(
-            [
-                p if has else 1 - p
-                for p, has in (
-                    (settings.adjective_probability, adjective),
-                    (settings.verb_probability, verb),
-                )
-            ]
+    for has_adjective, has_verb in itertools.product((False, True), repeat=2):
+        slots = [0, *([1] if has_adjective else []), 2, *([3] if has_verb else [])]
+        adjective = settings.adjective_probability
+        verb = settings.verb_probability
+        probability = (adjective if has_adjective else 1 - adjective) * (
+            verb if has_verb else 1 - verb
         )
-        templates.append((len(slots), slots, float(probability)))
+        if probability:
+            templates.append((len(slots), slots, probability))
     total = {
         length: sum(p for size, _, p in templates if size == length) for length, _, _ in templates
     }

@@ -135,9 +135,9 @@ def make_scene_world(settings: SceneWorldSettings) -> SceneWorld:
         "novel": settings.novel_items,
     }
     splits = {}
-    for index, (split, size) in enumerate(sizes.items()):
+    for split, size in sizes.items():
         if size:
-            rng = numpy_generator(settings.data_seed, "scene_world/split", index)
+            rng = numpy_generator(settings.data_seed, f"scene_world/{split}")
             # Every caption has a mention of the subject, so these images are enough.
             images = -(-size // settings.captions_per_image)
             novel = split == "novel"

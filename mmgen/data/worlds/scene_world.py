@@ -2,7 +2,19 @@
 
 The built-in world of VisCOLL (CORRECTIONS F). It writes raw files in COCO-shift's format, which
 go through COCO-shift's reader into a prepared data set, and a feature store. The grammar is in
-`scene_grammar`, the draws in `scene_sampling`, the posteriors in `scene_oracle`.
+`scene_grammar`, the draws in `scene_sampling`, the posteriors in `scene_oracle`, what is known of
+every item in `scene_scores`.
+
+Measured with the default settings, four data seeds of 16,000 test and 6,000 novel items: optimum
+.477 (.472 to .480), text-only optimum 2.01 (1.99 to 2.04); mean over adjective pairs, novel / seen:
+memoriser .99 / .51, composer .46 / .50, true prior .30 / .56. A test split of 2,000 items has 260
+images, so that its text-only optimum varies by .04. Section F has .54 for the optimum: the exact
+posterior does better, .53 is what the composer reaches (adjective and verb independent of noun).
+
+Read into the specification: topics are equally frequent, noun of rank i belongs to topic i modulo
+6, images have one, two or three objects alike; so 20,000 instances take 2,600 images (2,860 with
+the test split's). Novel images are drawn around a held-out pair, all pairs alike, in an object that
+captions mention.
 """
 
 import dataclasses
