@@ -3,6 +3,7 @@
 import pytest
 from fake_run import ER, make_run
 
+from mmgen import report
 from mmgen.errors import UserError
 from mmgen.report.aggregate import Run, group_runs, load, method_of, tidy
 
@@ -83,3 +84,10 @@ def test_tidy_has_one_row_per_run_and_metric(tmp_path):
     rows = tidy(runs)
     assert len(rows) == len(runs[0].summary["metrics"])
     assert rows[0].keys() >= {"method", "memory", "dataset", "seed", "metric", "value"}
+    assert report.load(str(tmp_path)) == rows
+
+
+def test_loading_nothing_names_what_is_unfinished(tmp_path):
+    make_run(tmp_path, finished=False)
+    with pytest.raises(UserError, match="not finished"):
+        report.load(str(tmp_path))
