@@ -227,7 +227,7 @@ def _choose(rng: np.random.Generator, probabilities: np.ndarray) -> np.ndarray:
     """One draw from the last axis of `probabilities` for every index of the others."""
     # Without the last cumulative sum, rounding can never choose past the end.
     cumulative = np.cumsum(probabilities, axis=-1)[..., :-1]
-    return (rng.random((*cumulative.shape[:-1], 1)) > cumulative).sum(-1)
+    return (rng.random((*cumulative.shape[:-1], 1)) >= cumulative).sum(-1)
 
 
 def _shuffled_roles(
