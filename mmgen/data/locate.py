@@ -43,7 +43,7 @@ def locate(config: ConfigDict) -> Dataset:
     if not (root / "dataset.json").is_file():
         raise UserError(
             f"There is no finished data set at '{root}'; build it with "
-            f"`python -m mmgen.data.build NAME --raw DIR --out {root}` "
+            f"`python -m mmgen.data.build NAME --raw DIR --out {folder}` "
             "(`--list` shows the names), or name a built-in world: "
             f"{', '.join(sorted(WORLDS))}."
         )
@@ -60,10 +60,15 @@ def world_settings(config: ConfigDict):
     return kind(data_seed=config.data_seed, **given)
 
 
+def world_folder(folder: pathlib.Path, name: str, settings) -> pathlib.Path:
+    """Where a world with these settings lies below `folder`."""
+    text = json.dumps(dataclasses.asdict(settings), sort_keys=True)
+    return folder / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
 def _built_world(folder: pathlib.Path, name: str, config: ConfigDict) -> pathlib.Path:
     settings = world_settings(config)
-    text = json.dumps(dataclasses.asdict(settings), sort_keys=True)
-    root = folder / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    root = world_folder(folder, name, settings)
     if (root / "dataset.json").is_file():
         return root
     folder.mkdir(parents=True, exist_ok=True)

@@ -263,3 +263,15 @@ def test_a_full_disk_in_the_tfds_copy_leaves_the_data_set(tmp_path, monkeypatch)
         export_tfds(dataset)
     assert not [path for path in dataset.root.iterdir() if "tfds" in path.name]
     verify_dataset(dataset)
+
+
+def test_a_world_is_built_by_the_same_command_with_its_settings(tmp_path):
+    sizes = {"instances": 60, "validation_items": 20, "test_items": 20, "novel_items": 20}
+    request = BuildRequest("scene_world", tmp_path, settings=sizes)
+    dataset = build(request, tfds=False)
+    assert dataset.root.name.startswith("scene_world-")
+    assert dataset.info["world"]
+    assert len(dataset.split("train")) == 60
+    verify_dataset(dataset)
+    with pytest.raises(UserError, match="no such setting"):
+        build(request._replace(settings={"instnces": 60}))

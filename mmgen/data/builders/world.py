@@ -9,12 +9,12 @@ from mmgen.errors import UserError
 
 
 def build_world(request: BuildRequest) -> pathlib.Path:
-    """Build the world `request.name` with its settings; returns its folder.
+    """Build the world `request.name`; returns its folder, where training looks for it.
 
     Raises:
       UserError: an argument that only fits files was given, or an unknown setting.
     """
-    from mmgen.data.locate import WORLDS
+    from mmgen.data.locate import WORLDS, world_folder
 
     for option in ("raw", "train_from", "features", "tokenizer", "pairs"):
         if getattr(request, option) is not None:
@@ -31,6 +31,6 @@ def build_world(request: BuildRequest) -> pathlib.Path:
     settings = kind(
         data_seed=request.data_seed, **request._replace(settings=chosen).chosen(defaults)
     )
-    root = request.out / request.name
+    root = world_folder(request.out, request.name, settings)
     build(root, settings, force=request.force)
     return root
