@@ -55,7 +55,7 @@ def default_config() -> ConfigDict:
     dataset.validation_items = placeholder(int)
     dataset.test_items = placeholder(int)
     dataset.novel_items = placeholder(int)
-    # Noise knobs of a world, see its module; 0 means the world's default.
+    # Knobs of a world, see its module.
     dataset.amplitude = placeholder(float)
     dataset.role_amplitude = placeholder(float)
     dataset.topic_purity = placeholder(float)
@@ -88,7 +88,7 @@ def default_config() -> ConfigDict:
     model.visual_layers = placeholder(int)
     model.cross_layers = placeholder(int)
     model.dropout = 0.1
-    # Rows of the word table; the published models have 30,600 whatever the vocabulary.
+    # Rows of the word table; 30,600 with the published vocabularies, which have fewer tokens.
     model.vocabulary_rows = placeholder(int)
     model.max_positions = 512
     # VLBERT: embed box coordinates (the released code does not).

@@ -10,6 +10,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from mmgen.errors import UserError
+from mmgen.settings.sizes import SIZES
 from mmgen.settings.suggest import check_choice
 
 # A value that is a dict is chosen by the data set's published size, the model or the algorithm.
@@ -40,20 +41,6 @@ PROFILES: dict[str, dict[str, Any]] = {
     },
 }
 
-SIZES: dict[str, dict[str, dict[str, int]]] = {
-    "vlbert": {
-        "smoke": {"layers": 2, "hidden": 32, "heads": 2, "mlp": 64},
-        "small": {"layers": 2, "hidden": 128, "heads": 4, "mlp": 512},
-        "paper": {"layers": 6, "hidden": 384, "heads": 6, "mlp": 1536},
-    },
-    # The paper says 6 layers; its own parameter total is that of 9 + 5 + 5, in both profiles.
-    "lxmert": {
-        "smoke": {"layers": 2, "hidden": 32, "heads": 2, "mlp": 64, "visual": 1, "cross": 2},
-        "small": {"layers": 2, "hidden": 128, "heads": 4, "mlp": 512, "visual": 1, "cross": 2},
-        "paper": {"layers": 9, "hidden": 384, "heads": 6, "mlp": 1536, "visual": 5, "cross": 5},
-    },
-}
-
 MEMORY_SIZES = {"1k": (1_000, 0.015), "10k": (10_000, 0.10)}
 """Named memory sizes: slots on the published stream, share of a shorter one.
 
@@ -63,8 +50,6 @@ validation stream), and the exact published share of .16 % would hold too few ro
 
 PUBLISHED_BIN_WIDTH = 1_000
 PUBLISHED_SPREAD_FLOOR = 3_000
-WORD_ROWS = 30_600
-"""Rows of the word table of both published models, whatever the vocabulary."""
 
 CHOICES = {
     "profile": ("paper", "release"),
@@ -151,7 +136,7 @@ def _resolve_profile(config: ConfigDict, paper_size: int) -> None:
 def _resolve_model(config: ConfigDict, world: bool, vocabulary_rows: int) -> None:
     model = config.model
     _set_missing(config, "model.size", "small" if world else "paper")
-    _set_missing(config, "model.vocabulary_rows", vocabulary_rows if world else WORD_ROWS)
+    _set_missing(config, "model.vocabulary_rows", vocabulary_rows)
     if model.vocabulary_rows < vocabulary_rows:
         raise UserError(
             f"config.model.vocabulary_rows is {model.vocabulary_rows}, but the data set's "
@@ -162,8 +147,7 @@ def _resolve_model(config: ConfigDict, world: bool, vocabulary_rows: int) -> Non
     sizes = SIZES.get(model.factory, SIZES["vlbert"])
     check_choice("config.model.size", model.size, sizes)
     for name, value in sizes[model.size].items():
-        key = f"{name}_layers" if name in ("visual", "cross") else name
-        _set_missing(config, f"model.{key}", value)
+        _set_missing(config, f"model.{name}", value)
     if model.hidden % model.heads:
         raise UserError(
             f"config.model.hidden={model.hidden} is not a multiple of "

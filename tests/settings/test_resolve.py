@@ -28,7 +28,7 @@ DEVTRAIN = {
     **WORLD,
     "name": "coco_shift_devtrain",
     "world": False,
-    "vocabulary": {"rows": 30_574},
+    "vocabulary": {"rows": 30_600},
     "splits": {"train": {"examples": 25_000}},
 }
 PUBLISHED = {**DEVTRAIN, "name": "coco_shift", "paper_scale": True}
