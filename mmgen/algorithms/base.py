@@ -8,13 +8,20 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, Key
 
+from mmgen.core.rng import stream_id
 from mmgen.core.state import TrainState
 from mmgen.data.schema import Batch
+from mmgen.errors import UserError
 from mmgen.memory.base import Memory
+from mmgen.memory.plan import INSERT_STREAM
 from mmgen.tasks.base import Task
 
 PyTree = Any
 Scalars = dict[str, Float[Array, ""]]
+Replayed = tuple[tuple[Int[Array, " r"], Float[Array, "r m"]], ...]
+"""Slots of replayed rows and their losses, per replay batch."""
+
+INSERT = stream_id(INSERT_STREAM)
 
 
 class Feed(NamedTuple):
@@ -56,6 +63,16 @@ def no_extras(params: PyTree) -> tuple[()]:
     """`Algorithm.init` of the algorithms that keep nothing of their own."""
     del params
     return ()
+
+
+def check_size(name: str, size: int) -> None:
+    """Refuses a number of rows that cannot be drawn.
+
+    Raises:
+      UserError: `size` is not positive; `name` is the key that holds it.
+    """
+    if size < 1:
+        raise UserError(f"algorithm.{name} is {size}; it must be at least 1.")
 
 
 class Gradient(NamedTuple):
@@ -113,9 +130,50 @@ def apply_update(
     )
 
 
-def insert_stream(state: TrainState, memory: Memory | None, feed: Feed) -> PyTree:
-    """`state.memory` after this iteration's inserts; `memory` is the policy (or None)."""
+def insert_stream(
+    state: TrainState,
+    memory: Memory | None,
+    feed: Feed,
+    key: Key[Array, ""] | None = None,
+    nll: Float[Array, "b m"] | None = None,
+    replayed: Replayed = (),
+) -> PyTree:
+    """`state.memory` after this iteration; `memory` is the policy (or None).
+
+    A planned policy is told which slots to write (`feed.insert_slot`). One that is not planned
+    first sees the losses of the replayed rows and then chooses slots itself, from `feed.side` and
+    the stream batch's losses `nll`.
+    """
     if memory is None:
         return state.memory
-    batch = feed.stream
-    return memory.insert(state.memory, batch["ids"], batch["mask"], feed.insert_slot, feed.side)
+    ids, mask = feed.stream["ids"], feed.stream["mask"]
+    if memory.planned:
+        return memory.insert(state.memory, ids, mask, feed.insert_slot, feed.side)
+    if key is None or nll is None:
+        raise ValueError("this memory policy needs the step's key and the stream's losses")
+    held = state.memory
+    if memory.observe is not None:
+        for slots, losses in replayed:
+            held = memory.observe(held, slots, losses)
+    side = (feed.side, nll)
+    slots = memory.slots(held, jax.random.fold_in(key, INSERT), ids, mask, side)
+    return memory.insert(held, ids, mask, slots, side)
+
+
+def next_state(
+    state: TrainState,
+    memory: Memory | None,
+    feed: Feed,
+    key: Key[Array, ""],
+    params: PyTree,
+    opt_state: PyTree,
+    stream: Gradient,
+    replayed: Replayed = (),
+) -> TrainState:
+    """What every step ends with: the new weights, the batch inserted, one iteration more."""
+    return state.replace(
+        step=state.step + 1,
+        params=params,
+        opt_state=opt_state,
+        memory=insert_stream(state, memory, feed, key, stream.aux["nll"], replayed),
+    )

@@ -12,26 +12,17 @@ from mmgen.algorithms.base import (
     PyTree,
     Scalars,
     apply_update,
-    insert_stream,
+    check_size,
     loss_and_grad,
+    next_state,
     no_extras,
 )
 from mmgen.core.state import TrainState
-from mmgen.errors import UserError
 from mmgen.memory.base import Memory
+from mmgen.settings.suggest import check_choice
 from mmgen.tasks.base import Task
 
 UPDATES = ("two_step", "joint")
-
-
-def check_size(name: str, size: int) -> None:
-    """Refuses a number of rows that cannot be drawn.
-
-    Raises:
-      UserError: `size` is not positive; `name` is the key that holds it.
-    """
-    if size < 1:
-        raise UserError(f"algorithm.{name} is {size}; it must be at least 1.")
 
 
 def replay_scalars(stream: Gradient, replay: Gradient) -> Scalars:
@@ -77,8 +68,7 @@ def make_er(
       UserError: `replay_size` is not positive, or `update` is neither of the two.
     """
     check_size("replay_size", replay_size)
-    if update not in UPDATES:
-        raise UserError(f"algorithm.update is {update!r}; choose one of {', '.join(UPDATES)}.")
+    check_choice("algorithm.update", update, UPDATES)
 
     def step(state: TrainState, feed: Feed, key: Key[Array, ""]) -> tuple[TrainState, Scalars]:
         stream_key, replay_key = jax.random.split(key)
@@ -97,12 +87,8 @@ def make_er(
             replay = loss_and_grad(task, params, replay_batch, replay_key)
             grads, count = _pooled(stream, replay)
             params, opt_state = apply_update(optimizer, params, opt_state, grads, count)
-        state = state.replace(
-            step=state.step + 1,
-            params=params,
-            opt_state=opt_state,
-            memory=insert_stream(state, memory, feed),
-        )
+        replayed = ((feed.replay_slot[0], replay.aux["nll"]),)
+        state = next_state(state, memory, feed, key, params, opt_state, stream, replayed)
         return state, replay_scalars(stream, replay)
 
     return Algorithm(draws=(replay_size,), init=no_extras, step=step)

@@ -12,8 +12,8 @@ from mmgen.algorithms.base import (
     Feed,
     Scalars,
     apply_update,
-    insert_stream,
     loss_and_grad,
+    next_state,
     no_extras,
 )
 from mmgen.core.state import TrainState
@@ -31,14 +31,8 @@ def make_plain(
     """
 
     def step(state: TrainState, feed: Feed, key: Key[Array, ""]) -> tuple[TrainState, Scalars]:
-        loss, targets, grads, _ = loss_and_grad(task, state.params, feed.stream, key)
-        params, opt_state = apply_update(optimizer, state.params, state.opt_state, grads, targets)
-        state = state.replace(
-            step=state.step + 1,
-            params=params,
-            opt_state=opt_state,
-            memory=insert_stream(state, memory, feed),
-        )
-        return state, {"loss": loss}
+        stream = loss_and_grad(task, state.params, feed.stream, key)
+        new = apply_update(optimizer, state.params, state.opt_state, stream.grads, stream.targets)
+        return next_state(state, memory, feed, key, *new, stream), {"loss": stream.loss}
 
     return Algorithm(draws=(), init=no_extras, step=step)

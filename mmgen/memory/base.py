@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import flax.struct
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 PyTree = Any
 
@@ -40,11 +40,15 @@ class Memory(NamedTuple):
         entries beyond the number of filled slots are `capacity`. Costs O(k) to O(k^2).
       slots: `(state, key, ids int32[b], mask bool[b], side) -> int32[b]`, the slot each stream
         example goes to; no slot is named twice in one call (the last writer has won).
-        `side` is the policy's own side information per example (e.g. task), or `()`.
+        `side` is the policy's own side information per example (e.g. task), or `()`; for a policy
+        that is not planned it is `(side, nll float32[b, m])`, with the stream batch's losses.
       insert: `(state, ids, mask, slots, side) -> MemoryState`, applies those slots. Integers only,
         so that every device gives the same bits.
       planned: True if `sample` and `slots` depend on (seed, stream) alone, so that a plan can be
-        made before training.
+        made before training. Else the step itself calls `slots`, and replayed rows can only be
+        chosen when the iteration before has ended.
+      observe: `(state, slots int32[r], nll float32[r, m]) -> MemoryState`, told the losses of the
+        rows replayed from `slots` (the capacity where none); only if not planned.
     """
 
     capacity: int
@@ -58,3 +62,6 @@ class Memory(NamedTuple):
         [MemoryState, Int[Array, " b"], Bool[Array, " b"], Int[Array, " b"], PyTree], MemoryState
     ]
     planned: bool = True
+    observe: Callable[[MemoryState, Int[Array, " r"], Float[Array, "r m"]], MemoryState] | None = (
+        None
+    )

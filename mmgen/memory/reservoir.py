@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Int, Key
 from mmgen.data.schema import IGNORE_ID
 from mmgen.errors import UserError
 from mmgen.memory.base import Memory, MemoryState
+from mmgen.settings.suggest import check_choice
 
 RULES = ("vitter", "viscoll_release")
 
@@ -100,8 +101,7 @@ def make_reservoir(capacity: int, rule: str = "vitter") -> Memory:
       UserError: unknown rule or impossible capacity.
     """
     check_capacity(capacity)
-    if rule not in RULES:
-        raise UserError(f"memory.reservoir is {rule!r}; choose one of {', '.join(RULES)}.")
+    check_choice("memory.reservoir", rule, RULES)
     inclusive = 1 if rule == "vitter" else 0
 
     def init() -> MemoryState:
