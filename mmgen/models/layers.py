@@ -99,17 +99,58 @@ class LayerNorm(nn.Module):
     @nn.compact
     def __call__(self, x: Float[Array, "... k"]) -> Float[Array, "... k"]:
         """The normalised rows, float32."""
-        x = x.astype(jnp.float32)
         scale = self.param("scale", nn.initializers.constant(self.scale_init), x.shape[-1:])
         bias = self.param("bias", zeros_init, x.shape[-1:])
-        centred = x - x.mean(-1, keepdims=True)
-        variance = jnp.square(centred).mean(-1, keepdims=True)
-        return centred * jax.lax.rsqrt(variance + LAYER_NORM_EPS) * scale + bias
+        return normalise(x.astype(jnp.float32)) * scale + bias
 
 
+# The derivatives below are written out for what they keep from the forward pass: one array where
+# automatic differentiation keeps two or three, which costs a CPU a tenth of its step.
+
+
+@jax.custom_vjp
+def normalise(x: Float[Array, "... k"]) -> Float[Array, "... k"]:
+    """Rows of mean 0 and variance 1."""
+    return _normalise_forward(x)[0]
+
+
+def _normalise_forward(x: Array) -> tuple[Array, tuple[Array, Array]]:
+    centred = x - x.mean(-1, keepdims=True)
+    inverse = jax.lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + LAYER_NORM_EPS)
+    unit = centred * inverse
+    return unit, (unit, inverse)
+
+
+def _normalise_backward(kept: tuple[Array, Array], cotangent: Array) -> tuple[Array]:
+    unit, inverse = kept
+    mean = cotangent.mean(-1, keepdims=True)
+    along = (cotangent * unit).mean(-1, keepdims=True)
+    return (inverse * (cotangent - mean - unit * along),)
+
+
+normalise.defvjp(_normalise_forward, _normalise_backward)
+
+
+@jax.custom_vjp
 def gelu(x: Float[Array, "..."]) -> Float[Array, "..."]:
     """The erf form of GELU, as in BERT."""
-    return x * 0.5 * (1.0 + jax.lax.erf(x * math.sqrt(0.5)))
+    return x * _normal_cdf(x)
+
+
+def _normal_cdf(x: Array) -> Array:
+    return 0.5 * (1.0 + jax.lax.erf(x * math.sqrt(0.5)))
+
+
+def _gelu_forward(x: Array) -> tuple[Array, Array]:
+    return gelu(x), x
+
+
+def _gelu_backward(x: Array, cotangent: Array) -> tuple[Array]:
+    density = jnp.exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))
+    return (cotangent * (_normal_cdf(x) + x * density),)
+
+
+gelu.defvjp(_gelu_forward, _gelu_backward)
 
 
 @jax.custom_vjp
