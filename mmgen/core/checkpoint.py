@@ -6,6 +6,7 @@ shape and checksum of every array, because Orbax casts dtypes and misses flipped
 
 import errno
 import logging
+import math
 import os
 import shutil
 from collections.abc import Callable
@@ -65,6 +66,7 @@ class Checkpointer:
         self._directory = epath.Path(directory)
         if keep < 1:
             raise UserError(f"checkpoint.keep is {keep}; it must be at least 1.")
+        self._best = best
         absl_logging.get_absl_logger().addFilter(_RAISED_ANYWAY)
         options = ocp.CheckpointManagerOptions(
             preservation_policy=_preservation(keep, best),
@@ -100,7 +102,7 @@ class Checkpointer:
 
         Args:
           control, facts: JSON objects that come back from `restore`.
-          metrics: what `best` chooses by.
+          metrics: what `best` chooses by; None if this step was not evaluated.
 
         Raises:
           NotFiniteError: a parameter is not finite.
@@ -116,7 +118,8 @@ class Checkpointer:
             state=ocp.args.StandardSave(state), about=ocp.args.JsonSave(about)
         )
         self._writing(lambda: self._check_space(state))
-        saved = self._writing(lambda: self._manager.save(step, args=arguments, metrics=metrics))
+        rank = self._rank(metrics)
+        saved = self._writing(lambda: self._manager.save(step, args=arguments, metrics=rank))
         # Orbax only returns False here, and writes nothing.
         if not saved:
             raise ValueError(f"step {step} was not saved; {self.steps} are there already")
@@ -223,6 +226,17 @@ class Checkpointer:
             absl_logging.debug("restoring step %d failed", step, exc_info=True)
             first_line = str(error).strip().split("\n")[0][:200]
             raise _Unreadable(f"{type(error).__name__}: {first_line}") from error
+
+    def _rank(self, metrics: dict[str, float] | None) -> dict[str, float] | None:
+        if self._best is None or metrics is None:
+            return None
+        name = self._best[0]
+        if name not in metrics:
+            raise UserError(
+                f'checkpoint.best is by "{name}", which the evaluation does not give; it gives '
+                f"{', '.join(sorted(metrics))}."
+            )
+        return None if math.isnan(metrics[name]) else {name: metrics[name]}
 
     def _check_space(self, state: TrainState) -> None:
         """Ask for room beforehand: Orbax leaves half a folder and a page of tracebacks."""

@@ -1,6 +1,6 @@
 """A file that only grows, in a run's folder: at once on a disk, rewritten whole in a bucket."""
 
-from typing import BinaryIO
+import io
 
 from mmgen.core.workdir import Workdir, write_error
 
@@ -11,7 +11,7 @@ class GrowingFile:
     def __init__(self, workdir: Workdir, name: str):
         self._workdir = workdir
         self._name = name
-        self._handle: BinaryIO | None = None
+        self._handle: io.FileIO | None = None
         self._whole: bytes | None = None
         self._is_flushed = True
 
@@ -32,7 +32,9 @@ class GrowingFile:
             if self._handle is None:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._handle = open(path, "ab", buffering=0)  # noqa: SIM115 (see close)
-            self._handle.write(data)
+            rest = memoryview(data)
+            while rest:  # a disk that is almost full takes a part, and refuses the next one
+                rest = rest[self._handle.write(rest) :]
         except OSError as error:
             raise write_error(error, path) from error
 

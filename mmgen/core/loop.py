@@ -284,7 +284,7 @@ class _Run:
             self.saved = self.step
 
     def _interrupt(self) -> None:
-        if self.saved != self.step and self.step > 0:
+        if self.saved != self.step:
             self._save()
         self.checkpoints.wait()
         self.stopped = True
@@ -331,10 +331,12 @@ class _Run:
             f"{name}: {', '.join(map(str, np.asarray(batch['ids'])[np.asarray(batch['mask'])]))}"
             for name, batch in batches
         )
+        here = "" if jax.process_count() == 1 else " in this process"
         saved = "no checkpoint" if self.saved is None else f"the checkpoint of step {self.saved}"
         return UserError(
-            f"{what} at step {step}, whose examples were ({examples}); training has stopped and "
-            f"{saved} is the last good one: lower optimizer.learning_rate, or look at these rows."
+            f"{what} at step {step}, whose examples{here} were ({examples}); training has stopped "
+            f"and {saved} is the last good one: lower optimizer.learning_rate, or look at these "
+            "rows."
         )
 
     # After the last step.

@@ -87,6 +87,7 @@ class RunWriter:
         self._workdir = workdir
         self._console = console
         self._clu: Any = None
+        self._there: set[tuple[int, frozenset[str]]] = set()
 
     def resume(self, step: int | None) -> None:
         """See `Writer.resume`. Raises UserError if the disk is full."""
@@ -95,10 +96,14 @@ class RunWriter:
         from mmgen.core.event_files import cut_event_files
 
         cut_event_files(self._workdir, TENSORBOARD, step)
+        # The evaluation at the restored step may have to be made again, though its line is there.
+        lines = [line for line in read_metrics(self._workdir) if line["step"] == step]
+        self._there = {(line["step"], frozenset(line)) for line in lines}
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """See `Writer.scalars`. Raises UserError if the disk is full."""
-        self._open().write_scalars(step, dict(values))
+        if (step, frozenset({"step", *values})) not in self._there:
+            self._open().write_scalars(step, dict(values))
 
     def text(self, step: int, texts: Mapping[str, str]) -> None:
         """See `Writer.text`. Raises UserError if the disk is full."""

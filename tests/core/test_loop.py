@@ -232,6 +232,11 @@ def test_the_best_checkpoint_is_kept_beside_the_newest(tmp_path):
     checkpoints.close()
 
 
+def test_a_best_metric_that_nobody_gives_is_named(tmp_path):
+    with pytest.raises(UserError, match=r'by "bleu", which .* test/error'):
+        toy.toy_train(tmp_path, best=("bleu", "max"))
+
+
 def test_timing_tells_where_the_time_went(tmp_path):
     timing = toy.toy_train(tmp_path).timing
     assert json.loads(json.dumps(timing)) == timing

@@ -67,6 +67,19 @@ def test_sigterm_saves_and_the_run_goes_on(tmp_path, unbroken, capsys, place, nu
     assert_same(tmp_path, toy.host_state(result), unbroken)
 
 
+def test_an_evaluation_that_must_be_repeated_leaves_one_line(tmp_path, unbroken):
+    """Saved before it was evaluated, then evaluated, then killed before the next checkpoint."""
+
+    def broken_off(place, number):
+        if (place, number) == ("feed", 8):
+            raise RuntimeError("broken off")
+
+    assert toy.toy_train(tmp_path, stop_at("evaluate", 7)).stopped
+    with pytest.raises(RuntimeError, match="broken off"):
+        toy.toy_train(tmp_path, broken_off)
+    assert_same(tmp_path, toy.host_state(toy.toy_train(tmp_path)), unbroken)
+
+
 def test_sigterm_breaks_an_evaluation_and_restores_the_handler(tmp_path):
     before = signal.getsignal(signal.SIGTERM)
     seen = []
