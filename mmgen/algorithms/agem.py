@@ -66,7 +66,7 @@ def make_agem(
         params, opt_state = apply_update(
             optimizer, state.params, state.opt_state, grads, stream.targets
         )
-        replayed = ((feed.replay_slot[0], reference.aux["nll"]),)
+        replayed = tuple((slots, reference.aux["nll"]) for slots in feed.replay_slot)
         state = next_state(state, memory, feed, key, params, opt_state, stream, replayed)
         return state, {
             "loss": stream.loss,

@@ -87,7 +87,7 @@ def make_er(
             replay = loss_and_grad(task, params, replay_batch, replay_key)
             grads, count = _pooled(stream, replay)
             params, opt_state = apply_update(optimizer, params, opt_state, grads, count)
-        replayed = ((feed.replay_slot[0], replay.aux["nll"]),)
+        replayed = tuple((slots, replay.aux["nll"]) for slots in feed.replay_slot)
         state = next_state(state, memory, feed, key, params, opt_state, stream, replayed)
         return state, replay_scalars(stream, replay)
 

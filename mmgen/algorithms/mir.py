@@ -124,7 +124,7 @@ def make_mir(
             params, opt_state = update(stream.grads, stream.targets)
         replay = loss_and_grad(task, params, replay_batch, replay_key)
         params, opt_state = apply_update(optimizer, params, opt_state, replay.grads, replay.targets)
-        replayed = ((feed.replay_slot[0][picked], replay.aux["nll"]),)
+        replayed = tuple((slots[picked], replay.aux["nll"]) for slots in feed.replay_slot)
         state = next_state(state, memory, feed, key, params, opt_state, stream, replayed)
         real = replay_batch["mask"].astype(jnp.float32)
         mean_score = jnp.sum(score[picked] * real) / jnp.maximum(jnp.sum(real), 1)
