@@ -192,8 +192,14 @@ def run_context(experiment: Experiment) -> Context:
 
 def evaluated_splits(experiment: Experiment) -> list[str]:
     """Splits of the final evaluation that the data set has (Flickr-shift has no novel one)."""
-    available = experiment.dataset.info["splits"]
-    return [name for name in experiment.config.evaluation.splits if name in available]
+    wanted, available = experiment.config.evaluation.splits, experiment.dataset.info["splits"]
+    found = [name for name in wanted if name in available]
+    if not found:
+        raise UserError(
+            f"config.evaluation.splits is {wanted}, but the data set has only "
+            f"{', '.join(available)}; name one of them."
+        )
+    return found
 
 
 def predict_split(
@@ -219,16 +225,18 @@ def predict_split(
 
 
 def _record_paths(experiment: Experiment, folder: Workdir, step: int, final: bool) -> list:
-    """Record files of an evaluation: of the fixed test subset, or of all splits at the end."""
-    splits = evaluated_splits(experiment) if final else [SUBSET]
+    """Record files of an evaluation: of the main split's subset, or of all splits at the end."""
+    splits = evaluated_splits(experiment)
+    splits = splits if final else [splits[0] + SUBSET]
     return [record_path(folder.root, split, step) for split in splits]
 
 
 def _evaluator(experiment: Experiment, folder: Workdir, mesh: Mesh, context: Context):
     """`(params, step, final) -> metrics`, which also writes the records."""
     config, dataset = experiment.config, experiment.dataset
+    main = evaluated_splits(experiment)[0]
     subset = stratified_subset(
-        np.asarray(dataset.split("test").columns["task"]),
+        np.asarray(dataset.split(main).columns["task"]),
         config.evaluation.subset,
         config.data_seed,
     )
@@ -237,7 +245,7 @@ def _evaluator(experiment: Experiment, folder: Workdir, mesh: Mesh, context: Con
         metrics: dict[str, float] = {}
         for path in _record_paths(experiment, folder, step, final):
             name = path.parent.name
-            split = name if final else "test"
+            split = name if final else main
             with RecordWriter(path, write=jax.process_index() == 0) as records:
                 rows = None if final else subset
                 for batch in predict_split(experiment, params, mesh, split, rows):

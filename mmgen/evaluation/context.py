@@ -27,7 +27,7 @@ DENSITY_BINS = 100
 """Equal parts of the stream in which examples of each task and pair are counted, for figures."""
 
 EXAMPLES = 40
-"""Test items whose captions are kept, so that a report can show predictions in place."""
+"""Items whose captions are kept, so that a report can show predictions in place."""
 
 INFO_KEYS = ("name", "fingerprint", "tasks", "pairs", "vocabulary", "world", "paper_size")
 
@@ -52,7 +52,8 @@ def make_context(
       steps: iterations that are evaluated.
       schedule: "even" or "paper", see `mmgen.evaluation.schedule`.
       min_task_items: tasks with fewer evaluated items are left out of forgetting.
-      splits: splits for which the unigram baselines are computed.
+      splits: splits for which the unigram baselines are computed; the first is the main one, to
+        which the intermediate evaluations and forgetting belong.
       reference_rows: the stream that says when a task ends, if not the one that was read: an iid
         run is compared with the shifting stream of the same data, which it does not follow.
     """
@@ -71,6 +72,7 @@ def make_context(
         "steps": [int(step) for step in steps],
         "schedule": schedule,
         "min_task_items": min_task_items,
+        "main_split": splits[0],
         "determiners": _ids(dataset, ppl.DETERMINERS),
         "exposure": {
             "size": exposed.size.tolist(),
@@ -86,8 +88,14 @@ def make_context(
         },
         "baselines": _baselines(dataset, train, np.unique(read), splits),
         "tokens": list(dataset.vocabulary.tokens),
-        "examples": _examples(dataset.split("test")),
+        "examples": _examples(dataset.split(splits[0])),
     }
+
+
+def main_split(context: Context) -> str:
+    """The split of the intermediate evaluations, of forgetting and of the examples shown."""
+    # Workdirs of before the key existed have evaluated nothing else.
+    return context.get("main_split", "test")
 
 
 def write_context(workdir: epath.PathLike, context: Context) -> None:
@@ -155,14 +163,14 @@ def _baselines(
     return scores
 
 
-def _examples(test: Split) -> list[dict[str, Any]]:
-    """Captions of some test items, for showing predictions in place."""
-    rows = stratified_subset(np.asarray(test.columns["task"]), EXAMPLES, seed=0)
+def _examples(split: Split) -> list[dict[str, Any]]:
+    """Captions of some items of the main split, for showing predictions in place."""
+    rows = stratified_subset(np.asarray(split.columns["task"]), EXAMPLES, seed=0)
     return [
         {
             "id": row,
-            "caption": test.tokens(row).tolist(),
-            "span": test.columns["span"][row].tolist(),
+            "caption": split.tokens(row).tolist(),
+            "span": split.columns["span"][row].tolist(),
         }
         for row in rows.tolist()
     ]

@@ -2,7 +2,7 @@
 
 Keys are `SPLIT/METRIC` or `GROUP/KIND/METRIC`; a metric that is undefined is absent, never zero.
 
-  test/, novel/, test_subset/
+  SPLIT/ (test, novel, validation), and MAIN_subset/ of the intermediate evaluations
     n                       items
     log_ppl                 item-weighted log-perplexity, nats (the paper's)
     log_ppl_token           token-weighted
@@ -35,7 +35,7 @@ from etils import epath
 from jaxtyping import Bool
 
 from mmgen.errors import UserError
-from mmgen.evaluation.context import Context, exposure_of
+from mmgen.evaluation.context import Context, exposure_of, main_split
 from mmgen.evaluation.predictions import (
     PredictionTable,
     as_table,
@@ -47,8 +47,8 @@ from mmgen.metrics import bleu, compositional, continual, ppl
 
 Scores = dict[str, float]
 
-SUBSET = "test_subset"
-"""Name under which the intermediate evaluations of the test split are saved."""
+SUBSET = "_subset"
+"""What follows the main split's name where its intermediate evaluations are saved."""
 
 FLICKR_SIZE = 456_299
 """Published training stream of Flickr-shift, by which its runs are known."""
@@ -200,13 +200,14 @@ def load_evaluations(workdir: epath.PathLike, split: str) -> dict[int, Predictio
     return {step: as_table(read_records(record_path(workdir, split, step))) for step in steps}
 
 
-def checkpoint_tables(workdir: epath.PathLike) -> dict[int, PredictionTable]:
-    """Evaluations for the matrix, by step: the subset's, and the whole test split's where saved.
+def checkpoint_tables(workdir: epath.PathLike, context: Context) -> dict[int, PredictionTable]:
+    """Evaluations for the matrix, by step: the subset's, and the whole main split's where saved.
 
     The matrix keeps the items that all of them share, so the final evaluation need not be saved
     twice.
     """
-    return load_evaluations(workdir, SUBSET) | load_evaluations(workdir, "test")
+    main = main_split(context)
+    return load_evaluations(workdir, main + SUBSET) | load_evaluations(workdir, main)
 
 
 def score_run(workdir: epath.PathLike, context: Context) -> Scores:
@@ -216,7 +217,7 @@ def score_run(workdir: epath.PathLike, context: Context) -> Scores:
       UserError: nothing has been evaluated yet.
     """
     saved = saved_evaluations(workdir)
-    splits = [name for name in saved if name != SUBSET] or list(saved)
+    splits = [name for name in saved if not name.endswith(SUBSET)] or list(saved)
     if not splits:
         raise UserError(f"{workdir} holds no evaluation: train first, or use --from-checkpoint")
     scores: Scores = {}
@@ -224,7 +225,7 @@ def score_run(workdir: epath.PathLike, context: Context) -> Scores:
         step = saved[name][-1]
         table = as_table(read_records(record_path(workdir, name, step)))
         scores |= score_split(table, name, context)
-    scores |= score_forgetting(checkpoint_tables(workdir), context)
+    scores |= score_forgetting(checkpoint_tables(workdir, context), context)
     return scores | composition_gaps(scores)
 
 

@@ -70,22 +70,23 @@ def density(run: Run, what: str) -> Float[np.ndarray, "k bins"]:
 def items_per_pair(run: Run) -> Int[np.ndarray, " pairs"]:
     """Evaluated items of every composition at the checkpoints."""
     context = read_context(run.path)
-    kept = _shared(checkpoint_tables(run.path))
+    kept = _shared(checkpoint_tables(run.path, context))
     use = np.all(np.isfinite(kept[-1].pair_nll), axis=1) & (kept[-1].pair >= 0)
     return np.bincount(kept[-1].pair[use], minlength=len(context["dataset"]["pairs"]))
 
 
 def items_per_task(run: Run) -> Int[np.ndarray, " tasks"]:
     """Evaluated items of every task at the checkpoints."""
-    return matrix_of(checkpoint_tables(run.path), read_context(run.path)).items
+    context = read_context(run.path)
+    return matrix_of(checkpoint_tables(run.path, context), context).items
 
 
 def _over_runs(group: Group, losses) -> Curves | None:
     values = []
     examples = None
     for run in group.runs:
-        tables = checkpoint_tables(run.path)
         context = read_context(run.path)
+        tables = checkpoint_tables(run.path, context)
         here = np.array(sorted(tables)) * context["batch_size"]
         if len(tables) < 2 or (examples is not None and len(here) != len(examples)):
             continue

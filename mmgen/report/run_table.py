@@ -5,9 +5,9 @@ from typing import Any
 from etils import epath
 
 from mmgen.core.workdir import Workdir
-from mmgen.evaluation.context import Context, read_context
+from mmgen.evaluation.context import Context, main_split, read_context
 from mmgen.evaluation.predictions import PredictionTable
-from mmgen.evaluation.scores import KINDS, composition_items, load_evaluations
+from mmgen.evaluation.scores import KINDS, SUBSET, composition_items, load_evaluations
 from mmgen.metrics import compositional, ppl
 from mmgen.report.tables import Cell, Column, Table, markdown
 
@@ -165,7 +165,7 @@ def few_items_table(workdir: epath.PathLike, context: Context) -> list[Table]:
 
 def example_tables(workdir: epath.PathLike, context: Context) -> list[Table]:
     """Captions with the predicted span in place, right and wrong ones."""
-    table = _last(workdir, "test")
+    table = _last(workdir, main_split(context))
     if table is None:
         return []
     place = {identity: index for index, identity in enumerate(table.ids.tolist())}
@@ -208,7 +208,8 @@ def _last(workdir: epath.PathLike, split: str) -> PredictionTable | None:
 
 
 def _splits(metrics: dict[str, float]) -> list[str]:
-    return [name for name in ("test", "novel", "test_subset") if f"{name}/n" in metrics]
+    found = [key.removesuffix("/n") for key in metrics if key.endswith("/n")]
+    return sorted(found, key=lambda name: (name == "novel", name.endswith(SUBSET)))
 
 
 def _baseline(name: str) -> list[str]:

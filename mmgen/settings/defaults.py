@@ -162,9 +162,10 @@ def default_config() -> ConfigDict:
     # Items of the fixed stratified subset that intermediate evaluations read.
     evaluation.subset = 2000
     evaluation.batch_size = 128
-    # Splits of the final evaluation.
+    # Splits of the final evaluation. The subset of the intermediate ones is of the first split, to
+    # which forgetting then refers.
     evaluation.splits = ("test", "novel")
-    # Tasks with fewer test items are left out of forgetting, and counted.
+    # Tasks with fewer evaluated items are left out of forgetting, and counted.
     evaluation.min_task_items = 20
 
     # Operational from here on.

@@ -56,7 +56,7 @@ def test_forgetting_is_measured_against_another_stream_if_asked(dataset):
         steps=(1, 2),
         schedule="even",
         min_task_items=1,
-        splits=(),
+        splits=("test",),
         reference_rows=np.array([2, 3, 0, 1]),
     )
     assert context["exposure"]["end_example"] == [3, 1]
@@ -78,7 +78,9 @@ def test_split_scores(dataset, context):
 
 
 def test_an_intermediate_evaluation_leaves_out_what_is_slow(dataset, context):
-    scores = score_split(as_table(records(dataset, "test", 2.0)), SUBSET, context, final=False)
+    scores = score_split(
+        as_table(records(dataset, "test", 2.0)), "test_subset", context, final=False
+    )
     assert "test_subset/log_ppl" in scores
     assert not any("sacrebleu" in key or "pairs" in key or "unigram" in key for key in scores)
 
@@ -107,8 +109,8 @@ def test_forgetting_needs_two_evaluations(dataset, context):
 def test_run_is_scored_from_files_alone(dataset, context, tmp_path):
     write_context(tmp_path, context)
     for split, source, step, loss, rows in (
-        (SUBSET, "test", 1, 1.0, [0, 2, 3, 5]),
-        (SUBSET, "test", 2, 1.5, [0, 2, 3, 5]),
+        ("test" + SUBSET, "test", 1, 1.0, [0, 2, 3, 5]),
+        ("test" + SUBSET, "test", 2, 1.5, [0, 2, 3, 5]),
         ("test", "test", 3, 4.0, None),
         ("novel", "novel", 3, 5.0, None),
     ):

@@ -116,7 +116,7 @@ def make_run(root, seed=0, loss=3.0, finished=True, fingerprint="f" * 64, **conf
     for step in STEPS:
         at = loss + (STEPS[-1] - step) / 20 + 0.01 * seed
         final = step == STEPS[-1]
-        write_file(path, "test" if final else SUBSET, step, make_records(False, at, rng))
+        write_file(path, "test" if final else "test" + SUBSET, step, make_records(False, at, rng))
         if final:
             write_file(path, "novel", step, make_records(True, at + 1, rng))
     workdir.write_json(
