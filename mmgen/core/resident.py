@@ -20,10 +20,13 @@ from mmgen.core.compiled_step import StepFn, Trace, keyed_step, stack_scalars
 from mmgen.core.mesh import batch_sharding, batch_shards, put_replicated, replicated
 from mmgen.core.state import TrainState
 from mmgen.data.schema import Batch
+from mmgen.memory.plan import Plan
 
 PyTree = Any
 LONGEST_CHUNK = 100
 """Iterations per dispatch at most: a run that is told to stop finishes its chunk first."""
+PROGRAM_COST = 2_000
+"""Dispatches that take about as long as compiling the program of single iterations."""
 
 
 class Schedule(NamedTuple):
@@ -81,6 +84,29 @@ class CompiledChunk(NamedTuple):
         [TrainState, Data, Int[Array, ""], int], tuple[TrainState, Float[Array, "count n"]]
     ]
     traces: list[Trace]
+
+
+def make_schedule(
+    stream_rows: Int[np.ndarray, "steps b"],
+    bucket: Int[np.ndarray, " steps"],
+    plan: Plan | None,
+    draws: tuple[int, ...],
+) -> Schedule:
+    """The schedule of a run.
+
+    Args:
+      stream_rows: padded with `IGNORE_ID`.
+      bucket: index of each iteration's padded shape.
+      plan: the replay plan, None without a memory.
+      draws: `Algorithm.draws`, into which the plan's rows are split.
+    """
+    rows, bucket = stream_rows.astype(np.int32), bucket.astype(np.int32)
+    if plan is None:
+        return Schedule(rows, (), (), (), bucket)
+    ends = np.cumsum(draws)[:-1]
+    replay = np.split(plan.replay_ids, ends, axis=1) if draws else ()
+    slots = np.split(plan.replay_slot, ends, axis=1) if draws else ()
+    return Schedule(rows, tuple(replay), plan.insert_slot, tuple(slots), bucket)
 
 
 def put_data(data: Data, mesh: Mesh) -> Data:
@@ -158,15 +184,17 @@ def _read_feed(data: Data, step: Int[Array, ""], bucket: Any, gather: Callable, 
 
 
 def choose_chunk(edges: Sequence[int], longest: int = LONGEST_CHUNK) -> int:
-    """Iterations per dispatch that need the fewest dispatches, the smallest such number.
+    """Iterations per dispatch, for the fewest dispatches and, if it can be, one program.
 
     Args:
       edges: iterations that a dispatch must not run across, ascending, from 0 to the last.
     """
     distances = np.diff(edges)
     candidates = np.arange(1, longest + 1)[:, None]
-    dispatches = (distances // candidates + distances % candidates).sum(axis=1)
-    return int(np.argmin(dispatches)) + 1
+    rest = distances % candidates
+    dispatches = (distances // candidates + rest).sum(axis=1)
+    cost = dispatches + PROGRAM_COST * rest.any(axis=1)
+    return int(np.argmin(cost)) + 1
 
 
 def steps_from(step: int, edges: Sequence[int], chunk: int) -> int:
