@@ -4,7 +4,7 @@ import contextlib
 import io
 import pathlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -76,8 +76,29 @@ def _builder_class(tfds: Any, dataset: Dataset) -> Any:
         def _generate_examples(self, split: str) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
             return _examples(dataset.split(split))
 
+        def _example_writer(self) -> _SortedWriter:
+            return _SortedWriter(super()._example_writer())
+
     Builder.VERSION = tfds.core.Version(VERSION)
     return Builder
+
+
+class _SortedWriter:
+    """Writes examples with their features in sorted order, which differs by process otherwise."""
+
+    def __init__(self, writer: Any):
+        from tensorflow_datasets.proto import tf_example_pb2
+
+        self._writer = writer
+        self._parse = tf_example_pb2.Example.FromString
+        self.file_format = writer.file_format
+
+    def write(self, path: Any, examples: Iterable[tuple[Any, bytes]]) -> Any:
+        """Write (key, serialised example) pairs to the file `path`."""
+        pairs = (
+            (key, self._parse(data).SerializeToString(deterministic=True)) for key, data in examples
+        )
+        return self._writer.write(path, pairs)
 
 
 def _features(tfds: Any, dataset: Dataset) -> Any:
