@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import pathlib
 import runpy
+import signal
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ CONFIG = "--config=configs/visCOLL_er10k.py:smoke"
 CONTEXT = multiprocessing.get_context("forkserver")
 # Everything that takes long to import and touches no device; not mmgen.main, which declares flags.
 CONTEXT.set_forkserver_preload(["mmgen.run", "mmgen.core.loop", "mmgen.core.writers"])
-LIMIT = 240
+LIMIT = 500
 """Seconds after which a run is taken for hanging."""
 
 
@@ -25,17 +26,29 @@ def environment(**variables: str) -> dict[str, str]:
     return os.environ | quick | variables
 
 
-def run_main(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """`python -m mmgen.main` in a fresh interpreter, in the root of the repository."""
-    return subprocess.run(
-        [sys.executable, "-m", "mmgen.main", *arguments],
+def run_command(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A command in the root of the repository; ended with all its children if it hangs."""
+    process = subprocess.Popen(
+        command,
         cwd=ROOT,
         env=environment(**variables),
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=LIMIT,
+        start_new_session=True,
     )
+    try:
+        output, errors = process.communicate(timeout=LIMIT)
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+def run_main(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """`python -m mmgen.main` in a fresh interpreter."""
+    return run_command(sys.executable, "-m", "mmgen.main", *arguments, **variables)
 
 
 class Run:

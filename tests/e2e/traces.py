@@ -28,9 +28,16 @@ def records(workdir: pathlib.Path) -> dict[str, str]:
 
 def final_state(workdir: pathlib.Path) -> dict[str, np.ndarray]:
     """Arrays of the newest checkpoint by path: parameters, moments, memory, step."""
-    with ocp.CheckpointManager((workdir / "checkpoints").absolute()) as manager:
-        arguments = ocp.args.Composite(state=ocp.args.StandardRestore())
-        state = manager.restore(manager.latest_step(), args=arguments).state
+    steps = [int(path.name) for path in (workdir / "checkpoints").iterdir() if path.name.isdigit()]
+    folder = (workdir / "checkpoints" / str(max(steps)) / "state").absolute()
+    here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    with ocp.StandardCheckpointer() as reader:
+        # To this device, whatever the devices it was saved on.
+        target = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=here),
+            reader.metadata(folder).item_metadata.tree,
+        )
+        state = reader.restore(folder, target)
     leaves = jax.tree_util.tree_leaves_with_path(state)
     return {
         jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf)
