@@ -109,6 +109,22 @@ def test_a_checkpoint_that_would_not_fit_is_not_begun(checkpoints, tmp_path, mon
     assert checkpoints.steps == [3, 4]
 
 
+def test_a_flipped_bit_that_orbax_does_not_notice_is_noticed(checkpoints, tmp_path, capsys):
+    noise = np.random.default_rng(0).normal(size=(100, 100)).astype(np.float32)
+    large = state(params={"w": jnp.asarray(noise)})
+    for step in (1, 2):
+        checkpoints.save(step, large, {}, {})
+    checkpoints.wait()
+    files = [p for p in (tmp_path / "checkpoints" / "2").rglob("*") if p.is_file()]
+    largest = max(files, key=lambda p: p.stat().st_size)
+    data = bytearray(largest.read_bytes())
+    data[len(data) // 2] ^= 1
+    largest.write_bytes(data)
+    assert checkpoints.restore_latest(abstract(large)).step == 1
+    assert "the checksum of params/w is wrong" in capsys.readouterr().err
+    assert checkpoints.steps == [1]
+
+
 def test_a_checksum_notices_any_bit_and_any_exchange():
     base = np.arange(12, dtype=np.float32).reshape(3, 4)
 

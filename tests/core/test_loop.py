@@ -12,6 +12,7 @@ import pytest
 from mmgen.core.checkpoint import Checkpointer
 from mmgen.core.control import make_control
 from mmgen.core.optim import learning_rate_scale
+from mmgen.core.reading import LateReader
 from mmgen.core.writers import read_metrics
 from mmgen.errors import UserError
 
@@ -79,6 +80,13 @@ def test_a_loss_that_is_not_finite_stops_and_names_step_and_examples(tmp_path, b
     assert steps_saved(tmp_path) == good[-2:]
     assert (f"checkpoint of step {good[-1]}" if good else "no checkpoint") in sentence
     assert all(line["step"] <= broken_step for line in read_metrics(toy.Workdir(tmp_path)))
+
+
+def test_saving_waits_for_the_losses_that_nobody_has_read_yet(tmp_path, monkeypatch):
+    monkeypatch.setattr(LateReader, "poll", lambda self: None)
+    with pytest.raises(UserError, match="the loss is inf at step 7,"):
+        toy.toy_train(tmp_path, feeds=toy.ToyFeeds(broken_step=6), eval_steps=())
+    assert steps_saved(tmp_path) == [5]
 
 
 def test_parameters_that_are_not_finite_are_not_saved_though_every_loss_was(tmp_path):
