@@ -7,3 +7,7 @@ class UserError(Exception):
     Entry points print the sentence without a traceback and exit with status 2. Everything else
     that is raised is a defect of this code and keeps its traceback.
     """
+
+
+class Diverged(UserError):
+    """A loss or a parameter is not finite: an error of one run, an answer for a search."""

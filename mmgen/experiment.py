@@ -77,8 +77,11 @@ class Experiment(NamedTuple):
 
     def init(self, key: Key[Array, ""]) -> TrainState:
         """The state before the first iteration; pure, to be jitted with output shardings."""
-        example = example_batch(self, self.buckets[0])
-        params = self.task.init(key, example)
+        example = example_batch(self.config, self.dataset, "train", self.buckets[0])
+        return self.begin(self.task.init(key, example))
+
+    def begin(self, params: Any) -> TrainState:
+        """The state before the first iteration with given parameters; pure."""
         return TrainState(
             step=jax.numpy.zeros((), jax.numpy.int32),
             params=params,
@@ -88,15 +91,8 @@ class Experiment(NamedTuple):
         )
 
     def split(self, name: str) -> Split:
-        """A split as this run sees it: under `shuffle_features`, with other examples' images."""
-        split = self.dataset.split(name)
-        if not self.config.dataset.shuffle_features:
-            return split
-        image = np.asarray(split.columns["image"])
-        own = np.unique(image)
-        # A rotation by half leaves no image in its place.
-        other = np.roll(own, len(own) // 2)
-        return Split(name, {**split.columns, "image": other[np.searchsorted(own, image)]})
+        """A split as this run sees it."""
+        return seen_split(self.config, self.dataset, name)
 
     def memory_at(self, step: int) -> MemoryState:
         """What the memory must hold after `step` iterations, for runs with a plan."""
@@ -153,13 +149,9 @@ def prepare(config: ConfigDict) -> Experiment:
 
 def build(config: ConfigDict, dataset: Dataset) -> Experiment:
     """Builds the parts of a resolved config."""
-    if dataset.features is None and not config.text_only:
-        raise UserError(
-            f"The data set '{dataset.info['name']}' has no feature store, so a multimodal run is "
-            "impossible; add ':text_only' to the config, or rebuild the data set with --features."
-        )
+    check_features(config, dataset)
     rows, num_steps = _stream(config, dataset)
-    task, frozen = _task(config, dataset)
+    task, frozen = make_task(config, dataset)
     optimizer = make_optimizer(**config.optimizer.to_dict(), frozen=frozen)
     memory, side_of_rows = _memory(config, dataset)
     algorithm = _algorithm(config, task, optimizer, memory)
@@ -186,6 +178,27 @@ def build(config: ConfigDict, dataset: Dataset) -> Experiment:
             dataset.info["paper_size"],
         ),
     )
+
+
+def check_features(config: ConfigDict, dataset: Dataset) -> None:
+    """Raises UserError for a multimodal run on data without features."""
+    if dataset.features is None and not config.text_only:
+        raise UserError(
+            f"The data set '{dataset.info['name']}' has no feature store, so a multimodal run is "
+            "impossible; add ':text_only' to the config, or rebuild the data set with --features."
+        )
+
+
+def seen_split(config: ConfigDict, dataset: Dataset, name: str) -> Split:
+    """A split as a run sees it: under `shuffle_features`, with other examples' images."""
+    split = dataset.split(name)
+    if not config.dataset.shuffle_features:
+        return split
+    image = np.asarray(split.columns["image"])
+    own = np.unique(image)
+    # A rotation by half leaves no image in its place.
+    other = np.roll(own, len(own) // 2)
+    return Split(name, {**split.columns, "image": other[np.searchsorted(own, image)]})
 
 
 def shifting_stream(config: ConfigDict, dataset: Dataset) -> np.ndarray:
@@ -225,7 +238,8 @@ def _stream(config: ConfigDict, dataset: Dataset) -> tuple[np.ndarray, int]:
     return np.concatenate([rows, padding]), num_steps
 
 
-def _task(config: ConfigDict, dataset: Dataset) -> tuple[Task, Callable | None]:
+def make_task(config: ConfigDict, dataset: Dataset) -> tuple[Task, Callable | None]:
+    """The task with its model, and the model's gradient mask if some of its rows are frozen."""
     settings = config.model.to_dict()
     name = settings.pop("factory")
     settings.pop("size")
@@ -315,16 +329,17 @@ def max_span(dataset: Dataset) -> int:
     return max(split["max_span"] for split in dataset.info["splits"].values())
 
 
-def example_batch(experiment: Experiment, bucket: Bucket) -> dict[str, np.ndarray]:
-    """One row of the train split, for shapes."""
-    dataset = experiment.dataset
+def example_batch(
+    config: ConfigDict, dataset: Dataset, split: str, bucket: Bucket
+) -> dict[str, np.ndarray]:
+    """The first row of a split, for shapes."""
     return assemble(
-        dataset.split("train"),
+        dataset.split(split),
         dataset.features,
         dataset.vocabulary,
         np.zeros(1, np.int64),
         bucket,
         max_span=max_span(dataset),
         feature_dim=feature_dim(dataset),
-        text_only=experiment.config.text_only,
+        text_only=config.text_only,
     )

@@ -1,7 +1,7 @@
 """One run from config to report: prepare, train, evaluate, write what a reader needs."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -16,12 +16,13 @@ from mmgen.core.mesh import Mesh, make_mesh, param_shardings
 from mmgen.core.progress import Progress
 from mmgen.core.rng import stream_key
 from mmgen.core.state import parameter_count
-from mmgen.core.workdir import Workdir
+from mmgen.core.workdir import CONFIG, Workdir
 from mmgen.core.writers import make_writer
+from mmgen.data.columns import Dataset
 from mmgen.data.locate import locate
 from mmgen.errors import UserError
 from mmgen.evaluation.context import Context, make_context, write_context
-from mmgen.evaluation.predictions import RecordWriter, as_table, read_records, record_path
+from mmgen.evaluation.predictions import Record, RecordWriter, as_table, read_records, record_path
 from mmgen.evaluation.run import evaluate_split
 from mmgen.evaluation.schedule import stratified_subset
 from mmgen.evaluation.scores import SUBSET, score_run, score_split
@@ -31,11 +32,14 @@ from mmgen.experiment import (
     feature_dim,
     max_span,
     prepare,
+    seen_split,
     shifting_stream,
     split_buckets,
 )
 from mmgen.report.run_table import run_report
 from mmgen.settings.identity import default_workdir, identity, operational, recorded_config
+from mmgen.tasks.base import Task
+from mmgen.trained import PARENT, begin_from_parent, check_parent
 
 
 def run(config: ConfigDict, workdir: str = "", command: str = "") -> int:
@@ -53,6 +57,8 @@ def run(config: ConfigDict, workdir: str = "", command: str = "") -> int:
     folder = Workdir(workdir or default_workdir(experiment.config, experiment.dataset.info))
     main_process = jax.process_index() == 0
     with folder.lock():
+        if config.init_from and not folder.file(CONFIG).exists():
+            check_parent(experiment)
         keys = identity(experiment.config, experiment.dataset.info)
         folder.claim(keys, operational(experiment.config))
         if folder.is_done:
@@ -94,7 +100,7 @@ def _train(experiment: Experiment, folder: Workdir, command: str) -> bool:
         scores = score_run(folder.root, context)
         wall = time.perf_counter() - start
         folder.write_json(
-            "summary.json", summary(experiment, scores, outcome.timing, wall, command)
+            "summary.json", summary(experiment, folder, scores, outcome.timing, wall, command)
         )
         folder.write_text("report.md", run_report(folder.root))
         folder.mark_done()
@@ -168,6 +174,7 @@ def run_spec(experiment: Experiment, folder: Workdir, mesh: Mesh, context: Conte
         examples_per_step=config.batch_size,
         memory_at=experiment.memory_at if experiment.plan is not None else None,
         keep=config.checkpoint.keep,
+        begin=begin_from_parent(experiment, folder) if config.init_from else None,
         is_missing=lambda step, final: (
             not all(path.exists() for path in _record_paths(experiment, folder, step, final))
         ),
@@ -203,13 +210,18 @@ def evaluated_splits(experiment: Experiment) -> list[str]:
 
 
 def predict_split(
-    experiment: Experiment, params: Any, mesh: Mesh, split: str, rows: np.ndarray | None = None
-):
+    config: ConfigDict,
+    dataset: Dataset,
+    task: Task,
+    params: Any,
+    mesh: Mesh,
+    split: str,
+    rows: np.ndarray | None = None,
+) -> Iterator[list[Record]]:
     """Prediction records of a split, batch by batch, in the order of evaluation."""
-    config, dataset = experiment.config, experiment.dataset
-    data = experiment.split(split)
+    data = seen_split(config, dataset, split)
     return evaluate_split(
-        experiment.task.predict,
+        task.predict,
         params,
         data,
         dataset.features,
@@ -248,7 +260,9 @@ def _evaluator(experiment: Experiment, folder: Workdir, mesh: Mesh, context: Con
             split = name if final else main
             with RecordWriter(path, write=jax.process_index() == 0) as records:
                 rows = None if final else subset
-                for batch in predict_split(experiment, params, mesh, split, rows):
+                for batch in predict_split(
+                    config, dataset, experiment.task, params, mesh, split, rows
+                ):
                     records.add(batch)
             if jax.process_index() == 0:
                 table = as_table(read_records(path))
@@ -260,6 +274,7 @@ def _evaluator(experiment: Experiment, folder: Workdir, mesh: Mesh, context: Con
 
 def summary(
     experiment: Experiment,
+    folder: Workdir,
     scores: dict[str, float],
     timing: dict[str, float],
     wall_seconds: float,
@@ -293,6 +308,7 @@ def summary(
         "versions": provenance.versions(),
         "git": provenance.git_state(),
         "command": command,
+        "parent": folder.read_json(PARENT) if config.init_from else None,
         "licences": info["licences"],
         "config": identity(config, info),
     }

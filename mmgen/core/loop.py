@@ -39,7 +39,7 @@ from mmgen.core.state import TrainState
 from mmgen.core.timing import Stopwatch
 from mmgen.core.workdir import Workdir
 from mmgen.core.writers import NullWriter, Writer
-from mmgen.errors import UserError
+from mmgen.errors import Diverged, UserError
 
 PyTree = Any
 
@@ -114,9 +114,10 @@ class _Run:
             self.seed = put_replicated(np.uint32(spec.seed), self.mesh)
             shapes = jax.eval_shape(self._born, self.seed)
             self.shardings = param_shardings(shapes, self.mesh, spec.rules)
-            restored = self.checkpoints.restore_latest(_placed(shapes, self.shardings))
+            placed = _placed(shapes, self.shardings)
+            restored = self.checkpoints.restore_latest(placed)
             if restored is None:
-                self.state = born_sharded(self._born, self.mesh, spec.rules)(self.seed)
+                self.state = self._first_state(placed)
                 self.step = 0
             else:
                 self._resume(restored)
@@ -128,6 +129,11 @@ class _Run:
 
     def _born(self, seed: Array) -> TrainState:
         return self.spec.init(stream_key(seed, "init"))
+
+    def _first_state(self, placed: PyTree) -> TrainState:
+        if self.spec.begin is not None:
+            return self.spec.begin(placed)
+        return born_sharded(self._born, self.mesh, self.spec.rules)(self.seed)
 
     def _resume(self, restored: Restored) -> None:
         self.state, self.step = restored.state, restored.step
@@ -322,7 +328,7 @@ class _Run:
     def _wait_share(self) -> float:
         return self.feeder.seconds / max(self.watch.seconds("train"), 1e-9)
 
-    def _not_finite(self, step: int, what: str) -> UserError:
+    def _not_finite(self, step: int, what: str) -> Diverged:
         """The sentence, with the examples that the step has read."""
         self.writer.flush()
         feed = self.spec.feeds[step - 1]
@@ -333,7 +339,7 @@ class _Run:
         )
         here = "" if jax.process_count() == 1 else " in this process"
         saved = "no checkpoint" if self.saved is None else f"the checkpoint of step {self.saved}"
-        return UserError(
+        return Diverged(
             f"{what} at step {step}, whose examples{here} were ({examples}); training has stopped "
             f"and {saved} is the last good one: lower optimizer.learning_rate, or look at these "
             "rows."

@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float, Int
 
 from mmgen.core.workdir import TEMPORARY, Workdir, write_error
 from mmgen.data.columns import FLOAT_COLUMNS, Split
-from mmgen.errors import UserError
+from mmgen.errors import Diverged, UserError
 
 Record = dict[str, Any]
 
@@ -239,7 +239,7 @@ def make_records(
     """Records of evaluated rows; `nll` and `prediction` start at the span's first token.
 
     Raises:
-      UserError: a loss is not finite.
+      Diverged: a loss is not finite.
     """
     columns = split.columns
     target, mask = target_spans(split, rows)
@@ -247,7 +247,7 @@ def make_records(
     nll, prediction = nll[:, :width], prediction[:, :width]
     if not np.all(np.isfinite(nll), where=mask):
         bad = rows[~np.all(np.isfinite(nll) | ~mask, axis=1)]
-        raise UserError(
+        raise Diverged(
             f"the model's loss is not finite on rows {bad[:5].tolist()} of split {split.name}: "
             "lower optimizer.learning_rate or start again from an earlier checkpoint"
         )

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from absl import app, flags, logging
-from ml_collections import ConfigDict
+from ml_collections import ConfigDict, config_flags
 
 from mmgen.errors import UserError
 from mmgen.settings.suggest import closest
@@ -73,6 +73,28 @@ def check_overrides(argv: Sequence[str]) -> None:
             )
         if key not in known:
             raise UserError(f"There is no key 'config.{key}'{closest(key, known)}.")
+
+
+def parse_config(arguments: Sequence[str]) -> ConfigDict:
+    """The config of `--config=FILE[:argument] --config.key=value ...`, as `mmgen.main` reads it.
+
+    Raises:
+      UserError: no config file, an unknown key, a value of the wrong type, another argument.
+    """
+    check_overrides(arguments)
+    argv = ["mmgen", *arguments]
+    values = flags.FlagValues()
+    config_flags.DEFINE_config_file(
+        "config", None, "The experiment.", values, lock_config=True, sys_argv=argv
+    )
+    try:
+        rest = values(argv)[1:]
+    except flags.Error as error:
+        raise UserError(str(error)) from None
+    if rest or values["config"].value is None:
+        wrong = f"Unexpected argument '{rest[0]}'; give" if rest else "Give"
+        raise UserError(f"{wrong} --config=FILE and overrides as --config.key=value.")
+    return values["config"].value
 
 
 def list_configs() -> str:

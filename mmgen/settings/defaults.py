@@ -43,6 +43,8 @@ def default_config() -> ConfigDict:
     config.total.steps = placeholder(int)
     config.total.epochs = placeholder(float)
     config.total.examples = placeholder(int)
+    # Workdir of a run of the same model and vocabulary whose weights to begin with; "" is none.
+    config.init_from = ""
     # "" multimodal; "zero": features are zeros, objects stay; "drop": no objects at all.
     config.text_only = ""
 

@@ -115,9 +115,10 @@ def resolve(config: ConfigDict, info: Mapping[str, Any]) -> ConfigDict:
     world = bool(info["world"])
     _resolve_profile(config, info["paper_size"])
     _resolve_model(config, world, info["vocabulary"]["rows"])
-    stream_size = int(info["splits"]["train"]["examples"] * config.stream.share)
+    stream_size = info["splits"]["train"]["examples"]
+    # A part of a stream is its beginning: the pace is that of the whole, the memory a share of it.
     _resolve_stream(config, info, stream_size)
-    _resolve_memory(config, info, stream_size)
+    _resolve_memory(config, info, int(stream_size * config.stream.share))
     _set_missing(config, "optimizer.learning_rate", 1e-3 if world else 1e-4)
     _set_missing(config, "evaluation.schedule", "even" if world else "paper")
     _set_missing(config, "buckets.max", 1 if world else 3)

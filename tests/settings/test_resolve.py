@@ -87,6 +87,11 @@ def test_stream_and_memory_scale_with_a_short_stream_only():
     assert world.memory.capacity == 2_000
     published = resolve(er10k(), PUBLISHED)
     assert (published.stream.bin_width, published.memory.capacity) == (1_000, 10_000)
+    part = er10k()
+    part.stream.share = 0.1
+    part = resolve(part, WORLD)
+    assert (part.stream.bin_width, part.stream.spread_floor) == (31, 94)
+    assert part.memory.capacity == 200
     absolute = er10k()
     absolute.memory.capacity = 10_000
     absolute.stream.paper_scale = True
