@@ -91,15 +91,27 @@ class Gradient(NamedTuple):
     aux: dict[str, Array]
 
 
-def loss_and_grad(task: Task, params: PyTree, batch: Batch, key: Key[Array, ""]) -> Gradient:
-    """The mean loss of a batch and its gradient (one forward, one backward pass)."""
+def loss_and_grad(
+    task: Task,
+    params: PyTree,
+    batch: Batch,
+    key: Key[Array, ""],
+    add: Callable[[dict[str, Array]], Float[Array, ""]] | None = None,
+) -> Gradient:
+    """The mean loss of a batch and its gradient (one forward, one backward pass).
 
-    def mean_loss(params: PyTree) -> tuple[Float[Array, ""], Any]:
-        (total, count), aux = task.loss(params, batch, key)
-        return total / jnp.maximum(count, 1), (count, aux)
+    Args:
+      add: what is added to the mean loss before the gradient is taken, from the `aux` of the same
+        pass; the loss that is reported is without it.
+    """
 
-    (loss, (count, aux)), grads = jax.value_and_grad(mean_loss, has_aux=True)(params)
-    return Gradient(loss, count, grads, aux)
+    def objective(params: PyTree) -> tuple[Float[Array, ""], Any]:
+        (total, targets), aux = task.loss(params, batch, key)
+        loss = total / jnp.maximum(targets, 1)
+        return loss + add(aux) if add else loss, (loss, targets, aux)
+
+    grads, (loss, targets, aux) = jax.grad(objective, has_aux=True)(params)
+    return Gradient(loss, targets, grads, aux)
 
 
 def apply_update(
@@ -169,11 +181,19 @@ def next_state(
     opt_state: PyTree,
     stream: Gradient,
     replayed: Replayed = (),
+    extras: PyTree | None = None,
 ) -> TrainState:
-    """What every step ends with: the new weights, the batch inserted, one iteration more."""
+    """What every step ends with: the new weights, the batch inserted, one iteration more.
+
+    Args:
+      stream: the pass over the stream batch.
+      replayed: slots and losses of the rows replayed.
+      extras: the algorithm's own state, None to leave it alone.
+    """
     return state.replace(
         step=state.step + 1,
         params=params,
         opt_state=opt_state,
         memory=insert_stream(state, memory, feed, key, stream.aux["nll"], replayed),
+        extras=state.extras if extras is None else extras,
     )

@@ -22,7 +22,8 @@ class Task(NamedTuple):
       loss: `(params, batch, key) -> ((total, count), aux)`. `total / count` is the mean loss; both
         are float32 scalars over the *global* batch and rows with `mask == False` add to neither.
         `key=None` switches dropout off. `aux` is a dict of arrays with a leading batch axis:
-        `nll: float32[b, m]` (0 where there is no target) is always in it.
+        `nll: float32[b, m]` (0 where there is no target) is always in it, and `logits` of the same
+        pass, as below, for algorithms that store or compare them.
       predict: `(params, batch) -> dict of arrays` with a leading batch axis, dropout off.
       logits: `(params, batch, key) -> float32[b, m, v]` at the target positions.
     """

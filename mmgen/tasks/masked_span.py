@@ -25,7 +25,8 @@ def make_masked_span_task(
         "example", the mean over an example's masked tokens, then over examples, as the released
         balanced-memory runs do (`ocl/er_bal.py:338-343`).
 
-    The `aux` of the loss is `{"nll": float32[b, m]}`, 0 where there is no target. `predict` gives
+    The `aux` of the loss holds `nll` float32[b, m], 0 where there is no target, and `logits`, which
+    cost nothing where a compiled step leaves them unused. `predict` gives
     `nll` and `prediction` int32[b, m], the best row of the table at each position independently;
     positions without a target hold -1.
     """
@@ -40,14 +41,15 @@ def make_masked_span_task(
         params: PyTree, batch: Batch, key: Key[Array, ""] | None
     ) -> tuple[tuple[Float[Array, ""], Float[Array, ""]], PyTree]:
         target = has_target(batch)
-        nll = token_nll(logits(params, batch, key), batch, target)
+        scores = logits(params, batch, key)
+        nll = token_nll(scores, batch, target)
         if weighting == "token":
             total, count = nll.sum(), target.sum(dtype=jnp.float32)
         else:
             tokens = target.sum(-1, dtype=jnp.float32)
             total = (nll.sum(-1) / jnp.maximum(tokens, 1.0)).sum()
             count = (tokens > 0).sum(dtype=jnp.float32)
-        return (total, count), {"nll": nll}
+        return (total, count), {"nll": nll, "logits": scores}
 
     def predict(params: PyTree, batch: Batch) -> dict[str, Array]:
         scores = logits(params, batch, None)
@@ -76,9 +78,7 @@ def token_nll(
 
 
 @jax.custom_vjp
-def cross_entropy(
-    logits: Float[Array, "b m v"], targets: Int[Array, "b m"]
-) -> Float[Array, "b m"]:
+def cross_entropy(logits: Float[Array, "b m v"], targets: Int[Array, "b m"]) -> Float[Array, "b m"]:
     """`-log softmax(logits)[targets]` in nats.
 
     The derivative is written out: one pass over the logits, instead of a stored softmax.

@@ -43,10 +43,11 @@ def logits(params, batch, key=None):
 
 
 def loss(params, batch, key=None):
-    log_p = jax.nn.log_softmax(logits(params, batch, key))
+    scores = logits(params, batch, key)
+    log_p = jax.nn.log_softmax(scores)
     weight = (batch["target_mask"] & batch["mask"][:, None]).astype(jnp.float32)
     nll = -jnp.take_along_axis(log_p, batch["targets"][..., None], axis=-1)[..., 0] * weight
-    return (nll.sum(), weight.sum()), {"nll": nll}
+    return (nll.sum(), weight.sum()), {"nll": nll, "logits": scores}
 
 
 def make_batch(ids):
@@ -105,6 +106,15 @@ class Toy:
             replay_slot=tuple(np.asarray(s, np.int32) for s in slots),
             side=side,
         )
+
+    def gradient(self, params, batch, key, add=lambda aux: 0.0):
+        """Of the mean loss plus `add(aux)`, straight from the definition; a dict of numpy."""
+
+        def objective(params):
+            (total, count), aux = loss(params, batch, key)
+            return total / count + add(aux)
+
+        return jax.tree.map(np.asarray, jax.jit(jax.grad(objective))(params))
 
     def counted(self):
         """The task, and the passes that tracing it has cost so far."""
