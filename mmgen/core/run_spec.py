@@ -36,8 +36,8 @@ class RunSpec(NamedTuple):
       best: (metric, "min" or "max") by which the best checkpoint is kept besides.
       rules: which parameters are split over the mesh.
       feed_rows: sizes of the global batches of a feed; see `mesh.put_feed`.
-      begin: `(abstract state with shardings) -> TrainState`, called instead of `init` where there is
-        no checkpoint: the weights of another run. None to begin with `init`.
+      begin: `(abstract state with shardings) -> TrainState`, called instead of `init` where there
+        is no checkpoint: the weights of another run. None to begin with `init`.
       is_missing: `(step, final) -> bool`: are the records of that evaluation gone? Asked when a
         finished run is started again.
     """
