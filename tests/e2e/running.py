@@ -98,7 +98,7 @@ class Run:
         while not condition():
             if not self.is_running:
                 return condition()
-            time.sleep(0.005)
+            time.sleep(0.02)
         return True
 
 
