@@ -12,28 +12,24 @@ Reading is `open_dataset`, writing is `DatasetWriter`. The folder:
 """
 
 import dataclasses
-import errno
-import fcntl
 import functools
 import hashlib
 import json
 import os
 import pathlib
-import shutil
 from collections.abc import Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Int
 
+from mmgen.data.folder import MANIFEST, FolderWriter
 from mmgen.data.tokenizer import Vocabulary, read_vocabulary, write_tokens
 from mmgen.errors import UserError
 
 if TYPE_CHECKING:
     from mmgen.data.features import FeatureStore
 
-MANIFEST = "dataset.json"
 KIND = "masked_span"
 SPLITS = ("train", "validation", "test", "novel")
 
@@ -232,12 +228,8 @@ def masked_span_columns(
     }
 
 
-class DatasetWriter:
-    """Builds a data set in a hidden sibling folder, which takes its name at the very end.
-
-    A context manager: leaving it without an exception checks every column, writes the manifest
-    last and renames; leaving it with one removes what was written. A process killed in between
-    leaves only the hidden folder, which the next build of that name clears.
+class DatasetWriter(FolderWriter):
+    """Builds a data set; see `FolderWriter` for what happens to one that is not finished.
 
         with DatasetWriter(root, info) as writer:
             writer.write_vocabulary(vocabulary)
@@ -256,45 +248,16 @@ class DatasetWriter:
       force: replace a finished data set of that name.
 
     Raises:
-      UserError: `root` is finished already or is not ours, another process builds it, a column
-        breaks a rule of `mmgen.data.checks`, or the disk is full.
+      UserError: as `FolderWriter`, or a column breaks a rule of `mmgen.data.checks`.
     """
 
-    folder: pathlib.Path
-
     def __init__(self, root: str | pathlib.Path, info: dict[str, Any], *, force: bool = False):
-        self.root = pathlib.Path(root).absolute()
-        self.folder = self.root.parent / f".{self.root.name}.partial"
+        super().__init__(root, force=force)
         self._info = dict(info, kind=KIND, splits={})
-        self._force = force
-        self._vocabulary: Vocabulary | None = None
-        self._lock = -1
-
-    def __enter__(self) -> "DatasetWriter":
-        """Take the hidden folder."""
-        finished = (self.root / MANIFEST).is_file()
-        if finished and not self._force:
-            raise UserError(f"{self.root} is built already: give --force to build it again")
-        if not finished and self.root.exists() and any(self.root.iterdir()):
-            raise UserError(f"{self.root} exists and is no data set: move it away or choose --out")
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.folder, os.O_RDONLY)
-        except OSError as error:
-            raise UserError(f"cannot write {self.folder}: {error.strerror}") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._lock)
-            raise UserError(f"another process is building {self.root}: wait for it") from error
-        for entry in self.folder.iterdir():
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-        return self
 
     def write_vocabulary(self, vocabulary: Vocabulary) -> None:
         """Write vocab.txt."""
         write_tokens(self.folder / "vocab.txt", vocabulary.tokens)
-        self._vocabulary = vocabulary
         self._info["vocabulary"] = vocabulary.info()
 
     def write_images(self, image_ids: Int[np.ndarray, " i"]) -> None:
@@ -311,30 +274,8 @@ class DatasetWriter:
             write_array(folder / f"{column}.npy", value)
         self._info["splits"][name] = {"sha256": dict.fromkeys(sorted(columns), "")}
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Finish, or remove everything."""
-        try:
-            if error is None:
-                self._finish()
-        except OSError as failure:
-            error = failure
-            raise _disk_error(self.root, failure) from failure
-        except BaseException as failure:
-            error = failure
-            raise
-        finally:
-            if error is not None:
-                shutil.rmtree(self.folder, ignore_errors=True)
-            os.close(self._lock)
-        if isinstance(error, OSError) and error.errno in _FULL:
-            raise _disk_error(self.root, error) from error
-
-    def _finish(self) -> None:
+    def complete(self) -> dict[str, Any]:
+        """Checks every rule and counts; the manifest."""
         from mmgen.data.checks import check_dataset, complete_manifest
 
         store = self.folder / "features"
@@ -344,28 +285,7 @@ class DatasetWriter:
         self._info["splits"] = {name: splits[name] for name in SPLITS if name in splits}
         complete_manifest(self._info, self.folder)
         check_dataset(Dataset(self.folder, self._info))
-        text = json.dumps(self._info, indent=1, ensure_ascii=False)
-        with (self.folder / MANIFEST).open("w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        old = self.root.parent / f".{self.root.name}.old"
-        shutil.rmtree(old, ignore_errors=True)
-        if self.root.exists():
-            self.root.rename(old)
-        self.folder.rename(self.root)
-        shutil.rmtree(old, ignore_errors=True)
-
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-def _disk_error(root: pathlib.Path, error: OSError) -> UserError:
-    reason = error.strerror or str(error)
-    return UserError(
-        f"cannot write the data set {root}: {reason}; nothing was left behind, free some space "
-        "or choose another --out"
-    )
+        return self._info
 
 
 def write_array(path: pathlib.Path, array: np.ndarray) -> None:
