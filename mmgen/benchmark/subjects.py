@@ -15,7 +15,7 @@ from mmgen.algorithms.base import Algorithm, Feed
 from mmgen.benchmark.flops import count_flops
 from mmgen.benchmark.workload import COCO_MAX_SPAN, Workload, hollow_store
 from mmgen.core.compiled_step import CompiledStep, compile_step
-from mmgen.core.mesh import born_sharded, param_shardings
+from mmgen.core.mesh import param_shardings
 from mmgen.core.optim import make_optimizer
 from mmgen.core.resident import CompiledChunk, Data, compile_chunk, make_schedule
 from mmgen.core.rng import stream_key
@@ -30,6 +30,7 @@ from mmgen.memory.base import Memory
 from mmgen.memory.plan import Plan, make_plan
 from mmgen.memory.reservoir import make_reservoir
 from mmgen.settings.sizes import SIZES
+from mmgen.tasks.base import Task
 from mmgen.tasks.masked_span import make_masked_span_task
 
 ALGORITHMS = ("plain", "er", "agem", "mir")
@@ -42,23 +43,47 @@ class Subject(NamedTuple):
 
     Attributes:
       workload: its data.
-      algorithm, memory, plan: see their contracts; `memory` and `plan` are None without replay.
+      task, algorithm, memory, plan: see their contracts; the last two are None without replay.
       init: `(key) -> TrainState`.
       feeds: of every iteration; reads zeros where the store is hollow.
       buckets: padded shapes.
+      shapes: of the state.
     """
 
     workload: Workload
+    task: Task
     algorithm: Algorithm
     memory: Memory | None
     plan: Plan | None
     init: Callable[[Key[Array, ""]], TrainState]
     feeds: FeedSource
     buckets: tuple[Bucket, ...]
+    shapes: TrainState
 
-    def state(self, mesh: Mesh, seed: int = 0) -> TrainState:
-        """The state before the first iteration, on the mesh."""
-        return born_sharded(self.init, mesh)(stream_key(seed, "init"))
+    def placed_shapes(self, mesh: Mesh) -> TrainState:
+        """The state's shapes and where they lie: to compile for."""
+        return jax.tree.map(
+            lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+            self.shapes,
+            self.shardings(mesh),
+        )
+
+    def born(self, mesh: Mesh) -> Callable[[Key[Array, ""]], TrainState]:
+        """`init`, jitted: the state before the first iteration, on the mesh."""
+        return jax.jit(self.init, out_shardings=self.shardings(mesh))
+
+    def random_state(self, mesh: Mesh) -> TrainState:
+        """A state of the right shapes without compiling its initialisation: good for clocks."""
+        rng = np.random.default_rng(0)
+
+        def draw(leaf: jax.ShapeDtypeStruct) -> np.ndarray:
+            return 0.02 * rng.standard_normal(leaf.shape, np.float32)
+
+        zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self.shapes)
+        state = zeros.replace(params=jax.tree.map(draw, self.shapes.params))
+        if self.memory is not None:
+            state = state.replace(memory=self.memory.init())
+        return jax.device_put(state, self.shardings(mesh))
 
     def data(self, tables: Tables) -> Data:
         """Tables and schedule, to be put into device memory."""
@@ -68,26 +93,24 @@ class Subject(NamedTuple):
 
     def step(self, mesh: Mesh) -> CompiledStep:
         """One iteration per dispatch, batches from the host."""
-        return compile_step(self.algorithm.step, self._shardings(mesh), mesh)
+        return compile_step(self.algorithm.step, self.shardings(mesh), mesh)
 
     def chunk(self, mesh: Mesh) -> CompiledChunk:
         """Many iterations per dispatch, batches from the tables."""
         gather = functools.partial(
             gather_batch, vocabulary=self.workload.vocabulary, max_span=COCO_MAX_SPAN
         )
-        return compile_chunk(self.algorithm.step, gather, self.buckets, self._shardings(mesh), mesh)
+        return compile_chunk(self.algorithm.step, gather, self.buckets, self.shardings(mesh), mesh)
 
-    def _shardings(self, mesh: Mesh) -> Any:
-        return param_shardings(self._shapes(), mesh)
-
-    def _shapes(self) -> TrainState:
-        return jax.eval_shape(self.init, stream_key(0, "init"))
+    def shardings(self, mesh: Mesh) -> Any:
+        """Of the state."""
+        return param_shardings(self.shapes, mesh)
 
     def flops(self) -> tuple[int, ...]:
         """Operations of an iteration in each bucket: `flops.count_flops` of the step."""
         return tuple(
             count_flops(
-                self.algorithm.step, self._shapes(), self.feed_at(bucket), stream_key(0, "step")
+                self.algorithm.step, self.shapes, self.feed_at(bucket), stream_key(0, "step")
             )
             for bucket in self.buckets
         )
@@ -112,6 +135,7 @@ def _batch(workload: Workload, rows: Int[np.ndarray, " b"], bucket: Bucket) -> B
         bucket,
         max_span=COCO_MAX_SPAN,
         feature_dim=workload.feature_dim,
+        text_only="zero",
     )
 
 
@@ -159,10 +183,9 @@ def make_subject(
     memory = None if algorithm == "plain" else make_reservoir(capacity)
     chosen = make(task, optimizer, memory, **settings)
     rows = workload.stream()[: steps * batch_size or None]
-    store = store or hollow_store(workload)
     if not buckets:
         lengths = text_lengths(workload.split)
-        counts = object_counts(workload.split, store)
+        counts = object_counts(workload.split, hollow_store(workload))
         together = batch_size + sum(chosen.draws)
         buckets = choose_buckets(lengths, counts, max_buckets, batch=together)
     plan = None
@@ -170,13 +193,14 @@ def make_subject(
         plan = make_plan(memory, _in_batches(rows, batch_size), chosen.draws, 0)
     feeds = FeedSource(
         split=workload.split,
-        store=store,
+        store=store or hollow_store(workload),
         vocabulary=workload.vocabulary,
         stream_rows=rows,
         batch_size=batch_size,
         buckets=buckets,
         max_span=COCO_MAX_SPAN,
         feature_dim=workload.feature_dim,
+        text_only="" if store else "zero",
         plan=plan,
         draws=chosen.draws,
     )
@@ -191,7 +215,8 @@ def make_subject(
             extras=chosen.init(params),
         )
 
-    return Subject(workload, chosen, memory, plan, init, feeds, tuple(buckets))
+    shapes = jax.eval_shape(init, stream_key(0, "init"))
+    return Subject(workload, task, chosen, memory, plan, init, feeds, tuple(buckets), shapes)
 
 
 def _in_batches(rows: Int[np.ndarray, " n"], batch_size: int) -> Int[np.ndarray, "steps b"]:

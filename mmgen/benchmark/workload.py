@@ -74,11 +74,14 @@ def make_workload(
     feature_dim: int = FEATURE_DIM,
     pieces: int = COCO_PIECES,
     word_rows: int = WORD_ROWS,
+    longest: int = LONGEST_CAPTION,
+    most_objects: int = MOST_OBJECTS,
     seed: int = 0,
 ) -> Workload:
     """Random columns; the defaults are those of the published training stream.
 
     Args:
+      longest, most_objects: pieces of a caption and objects of an image at most.
       pieces: tokens that captions are drawn from, log-uniformly (Zipf's law).
       word_rows: rows of the model's word table.
     """
@@ -86,14 +89,14 @@ def make_workload(
     bulk = 6 + rng.lognormal(np.log(5.3), 0.42, instances)
     tail = rng.uniform(28, LONGEST_CAPTION, instances)
     lengths = np.where(rng.random(instances) < 0.003, tail, bulk).round().astype(np.int64)
-    lengths = np.clip(lengths, 7, LONGEST_CAPTION)
+    lengths = np.clip(lengths, 7, longest)
     spans = 1 + rng.choice(len(SPAN_SHARES), instances, p=SPAN_SHARES)
     begin = np.floor(rng.random(instances) * (lengths - np.minimum(spans, lengths) + 1))
     token_start = np.concatenate([[0], np.cumsum(lengths)])
     rank = np.floor(pieces ** rng.random(token_start[-1])).astype(np.int32)
     shares = 1 / (np.arange(COCO_TASKS) + 6.0)
     shares[0] = 0.47 * shares[1:].sum()  # "person" is a third of the instances
-    counts = np.clip(rng.lognormal(np.log(4.8), 0.92, images).round(), 1, MOST_OBJECTS)
+    counts = np.clip(rng.lognormal(np.log(4.8), 0.92, images).round(), 1, most_objects)
     columns = {
         "tokens": len(SPECIALS) + np.minimum(rank, pieces - 1),
         "token_start": token_start,
