@@ -118,7 +118,8 @@ class Check:
             if left < LEAST_SECONDS:
                 self._note(name, stage, "not begun: no time left", 0.0)
             else:
-                self._run_stage(name, stage, min(stage.seconds, left))
+                limit = SCALES[self.scale].patience * stage.seconds
+                self._run_stage(name, stage, min(limit, left))
             outcome = self.outcomes[name]
             print(f"{name}: {outcome['outcome']}, {outcome['seconds']:.0f} s", flush=True)
         print((self.out / "report.txt").read_text(encoding="utf-8"), flush=True)

@@ -36,6 +36,7 @@ class Scale:
       matmul_size: of the products that give the peak.
       pass_seconds: a full pass that would take longer is broken off and extrapolated.
       compile_seconds, threads: for the programs of a stage, which are compiled side by side.
+      patience: factor on the time that a stage may take.
       clock_seconds, group: for each measurement; dispatches between two readings of the clock.
     """
 
@@ -57,6 +58,7 @@ class Scale:
     pass_seconds: float = 150.0
     compile_seconds: float = 130.0
     threads: int = 8
+    patience: float = 1.0
     clock_seconds: float = 2.0
     group: int = 25
 
@@ -95,7 +97,7 @@ class Scale:
 
 TINY = Scale(
     images=60,
-    instances=404,
+    instances=400,
     clock_instances=120,
     feature_dim=16,
     pieces=40,
@@ -112,6 +114,7 @@ TINY = Scale(
     pass_seconds=60.0,
     compile_seconds=900.0,
     threads=2,
+    patience=20.0,
     clock_seconds=0.2,
     group=1,
 )

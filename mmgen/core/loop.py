@@ -19,16 +19,10 @@ from mmgen.core import control as control_lib
 from mmgen.core.announce import announce
 from mmgen.core.broadcast import from_first_process
 from mmgen.core.checkpoint import Checkpointer, NotFiniteError, Restored
-from mmgen.core.compiled_step import compile_step
 from mmgen.core.control import Control
+from mmgen.core.dispatch import make_dispatcher
 from mmgen.core.facts import environment, not_bit_equal
-from mmgen.core.feeding import Feeder
-from mmgen.core.mesh import (
-    born_sharded,
-    param_shardings,
-    put_feed,
-    put_replicated,
-)
+from mmgen.core.mesh import born_sharded, param_shardings, put_replicated
 from mmgen.core.optim import learning_rate_scale, with_learning_rate_scale
 from mmgen.core.preemption import Interrupted, StopSignal
 from mmgen.core.progress import Progress
@@ -105,6 +99,8 @@ class _Run:
         self.evaluated: int | None = None
         self.saved: int | None = None
         self.stopped = False
+        self.dispatches = 0
+        self.unrated = 0
 
     # Before the first step.
 
@@ -123,8 +119,7 @@ class _Run:
                 self._resume(restored)
         self.first = self.step
         self.writer.resume(None if restored is None else self.step)
-        self.compiled = compile_step(spec.step, self.shardings, self.mesh)
-        self.feeder = Feeder(spec.feeds, self.step, spec.num_steps)
+        self.dispatcher = make_dispatcher(spec, self.shardings, self.mesh, self.step)
         self.progress.start(self.step)
 
     def _born(self, seed: Array) -> TrainState:
@@ -181,7 +176,7 @@ class _Run:
 
     def _turn(self) -> bool:
         """Evaluate, save, and make one step if there is one to make; True at the end."""
-        if self.stop.requested_at(self.step):
+        if self.stop.requested_at(self.dispatches):
             self._interrupt()
             return True
         if self._is_evaluation_due():
@@ -207,26 +202,28 @@ class _Run:
         return self._is_last() or best or self.step % self.spec.save_every == 0
 
     def _iterate(self) -> None:
-        programs = len(self.compiled.traces)
+        dispatcher = self.dispatcher
+        programs = len(dispatcher.traces)
         # Every copy between host and device in here has to be meant.
         with self.watch.time("train"), jax.transfer_guard("disallow"):
-            feed = self.feeder.next(lambda: self.reader.is_idle)
-            placed = put_feed(feed, self.mesh, self.spec.feed_rows)
+            prepared = dispatcher.prepare(self.step, lambda: self.reader.is_idle)
             began = time.perf_counter()
-            self.state, values = self.compiled.call(self.state, placed, self.seed)
-            self.step += 1
-            self.reader.push(self.step, self.compiled.traces[-1].names, values)
+            self.state, values, count = dispatcher.dispatch(self.state, prepared, self.seed)
+            self.step += count
+            self.dispatches += 1
+            self.reader.push(self.step, dispatcher.traces[-1].names, values)
             self.reader.poll()
-            if len(self.compiled.traces) > programs:
+            if len(dispatcher.traces) > programs:
                 values.block_until_ready()
-                self._note_compilation(time.perf_counter() - began)
+                self._note_compilation(time.perf_counter() - began, count)
 
-    def _note_compilation(self, seconds: float) -> None:
-        """A new program has made its first step: rates are counted without it."""
+    def _note_compilation(self, seconds: float, steps: int) -> None:
+        """A new program has made its first steps: rates are counted without them."""
         self.watch.add("compile", seconds)
-        if self.step == self.first + 1:
+        self.unrated += steps
+        if self.dispatches == 1:
             self.watch.add("to_first_step", self.watch.total())
-            self.feeder.seconds = 0.0
+            self.dispatcher.wait_seconds = 0.0
             self.progress.start(self.step)
 
     # What happens around the steps.
@@ -323,10 +320,11 @@ class _Run:
     def _rate(self, step: int) -> float:
         """Examples per second since this process began to train, compilation left out."""
         seconds = self.watch.seconds("train") - self.watch.seconds("compile")
-        return (step - self.first) * self.spec.examples_per_step / max(seconds, 1e-9)
+        steps = max(step - self.first - self.unrated, 0)
+        return steps * self.spec.examples_per_step / max(seconds, 1e-9)
 
     def _wait_share(self) -> float:
-        return self.feeder.seconds / max(self.watch.seconds("train"), 1e-9)
+        return self.dispatcher.wait_seconds / max(self.watch.seconds("train"), 1e-9)
 
     def _not_finite(self, step: int, what: str) -> Diverged:
         """The sentence, with the examples that the step has read."""
@@ -355,14 +353,14 @@ class _Run:
         steps = self.step - self.first
         timing.update(
             steps=steps,
-            programs=len(self.compiled.traces),
+            programs=len(self.dispatcher.traces),
             examples_per_second=self._rate(self.step) if steps else 0.0,
             data_wait_share=self._wait_share(),
         )
         return Result(self.state, self.metrics, timing, self.stopped)
 
     def close(self) -> None:
-        self.feeder.close()
+        self.dispatcher.close()
 
 
 def _placed(shapes: PyTree, shardings: PyTree) -> PyTree:

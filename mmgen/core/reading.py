@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 LATE = 4
-"""Steps that may be in flight before the oldest is waited for; the others keep the device busy."""
+"""Dispatches in flight before the oldest is waited for; the others keep the device busy."""
 
 
 class NotFinite(Exception):
@@ -45,7 +46,12 @@ class LateReader:
         self._pending: deque[tuple[int, tuple[str, ...], Any]] = deque()
 
     def push(self, step: int, names: tuple[str, ...], values: jax.Array) -> None:
-        """Scalars `values[i]` called `names[i]` of the step after which `step` are finished."""
+        """Scalars of the last step dispatched, after which `step` are finished, or of several.
+
+        Args:
+          names: of the scalars.
+          values: float32[n], or float32[count, n] of the `count` steps up to that one.
+        """
         values.copy_to_host_async()
         self._pending.append((step, names, values))
 
@@ -77,8 +83,9 @@ class LateReader:
 
     def _read(self) -> None:
         step, names, array = self._pending.popleft()
-        host: Any = jax.device_get(array)
-        values = {name: float(value) for name, value in zip(names, host, strict=True)}
-        if not math.isfinite(values["loss"]):
-            raise NotFinite(step, values["loss"])
-        self._consume(step, values)
+        steps: Any = np.atleast_2d(jax.device_get(array))
+        for number, host in enumerate(steps, step - len(steps) + 1):
+            values = {name: float(value) for name, value in zip(names, host, strict=True)}
+            if not math.isfinite(values["loss"]):
+                raise NotFinite(number, values["loss"])
+            self._consume(number, values)

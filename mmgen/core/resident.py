@@ -20,6 +20,7 @@ from mmgen.core.compiled_step import StepFn, Trace, keyed_step, stack_scalars
 from mmgen.core.mesh import batch_sharding, batch_shards, put_replicated, replicated
 from mmgen.core.state import TrainState
 from mmgen.data.schema import Batch
+from mmgen.errors import UserError
 from mmgen.memory.plan import Plan
 
 PyTree = Any
@@ -110,10 +111,26 @@ def make_schedule(
 
 
 def put_data(data: Data, mesh: Mesh) -> Data:
-    """The data on every device of the mesh."""
+    """The data on every device of the mesh.
+
+    Raises:
+      UserError: it is larger than the memory of a device.
+    """
+    _check_room(data, mesh)
     if jax.process_count() == 1:
         return jax.device_put(data, replicated(mesh))
     return jax.tree.map(lambda leaf: put_replicated(leaf, mesh), data)
+
+
+def _check_room(data: Data, mesh: Mesh) -> None:
+    needed = sum(leaf.nbytes for leaf in jax.tree.leaves(data))
+    for device in mesh.local_devices:
+        room = (device.memory_stats() or {}).get("bytes_limit", needed)
+        if needed > room:
+            raise UserError(
+                f"the data set takes {needed / 1e9:.1f} GB of device memory, but a device has "
+                f"{room / 1e9:.1f} GB; set config.residency='host'."
+            )
 
 
 def compile_chunk(
@@ -181,6 +198,11 @@ def _read_feed(data: Data, step: Int[Array, ""], bucket: Any, gather: Callable, 
         replay_slot=schedule.replay_slot,
         side=jax.tree.map(lambda column: column[known], data.side_of_rows),
     )
+
+
+def longest_chunk() -> int:
+    """Iterations per dispatch at most: few on a CPU, where a dispatch costs next to nothing."""
+    return LONGEST_CHUNK if jax.default_backend() != "cpu" else LONGEST_CHUNK // 10
 
 
 def choose_chunk(edges: Sequence[int], longest: int = LONGEST_CHUNK) -> int:

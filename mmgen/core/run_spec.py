@@ -9,6 +9,7 @@ from mmgen.core.compiled_step import StepFn
 from mmgen.core.control import Control
 from mmgen.core.feeding import Feeds
 from mmgen.core.mesh import DEFAULT_RULES, Rules
+from mmgen.core.resident import Resident
 from mmgen.core.state import TrainState
 from mmgen.memory.base import MemoryState
 
@@ -38,6 +39,7 @@ class RunSpec(NamedTuple):
       feed_rows: sizes of the global batches of a feed; see `mesh.put_feed`.
       begin: `(abstract state with shardings) -> TrainState`, called instead of `init` where there
         is no checkpoint: the weights of another run. None to begin with `init`.
+      resident: data in device memory, which is then read instead of `feeds`; None reads `feeds`.
       is_missing: `(step, final) -> bool`: are the records of that evaluation gone? Asked when a
         finished run is started again.
     """
@@ -60,6 +62,7 @@ class RunSpec(NamedTuple):
     rules: Rules = DEFAULT_RULES
     feed_rows: tuple[int, ...] | None = None
     begin: Callable[[TrainState], TrainState] | None = None
+    resident: Resident | None = None
     is_missing: Callable[[int, bool], bool] | None = None
 
 

@@ -16,6 +16,7 @@ from mmgen.core.compiled_step import compile_step
 from mmgen.core.mesh import make_mesh, param_shardings, put_feed, put_replicated
 from mmgen.core.resident import (
     Data,
+    Resident,
     Schedule,
     choose_chunk,
     compile_chunk,
@@ -24,6 +25,7 @@ from mmgen.core.resident import (
     steps_from,
 )
 from mmgen.core.rng import stream_key
+from mmgen.errors import UserError
 from mmgen.memory.plan import Plan
 from tests.core import toy
 
@@ -87,6 +89,60 @@ def test_device_equals_host():
     np.testing.assert_array_equal(runs[0][0].memory.ids, runs[1][0].memory.ids)
     for host, device in zip(*map(jax.tree.leaves, runs), strict=True):
         np.testing.assert_allclose(device, host, rtol=1e-4)
+
+
+def resident():
+    return Resident(resident_data(), gather, SHAPES[:1])
+
+
+RUN = {"eval_steps": (10, toy.STEPS), "save_every": 5, "log_every": 3}
+
+
+def test_a_run_is_the_same_from_the_device(tmp_path):
+    host = toy.toy_train(tmp_path / "host", **RUN)
+    device = toy.toy_train(tmp_path / "device", **RUN, resident=resident())
+    assert host.timing["programs"] == device.timing["programs"] == 1
+    assert device.timing["data_wait_share"] == 0
+    traces = [toy.traces(tmp_path / name) for name in ("host", "device")]
+    for ours, theirs in zip(traces[1]["metrics"], traces[0]["metrics"], strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-4)
+    theirs = toy.host_state(host)
+    for name, value in toy.host_state(device).items():
+        np.testing.assert_allclose(value, theirs[name], rtol=1e-4, err_msg=name)
+
+
+def test_a_broken_run_goes_on_bit_equal(tmp_path):
+    def fail(place, number):
+        if (place, number) == ("evaluate", 10):
+            raise RuntimeError("broken off")
+
+    toy.toy_train(tmp_path / "whole", **RUN, resident=resident())
+    with pytest.raises(RuntimeError, match="broken off"):
+        toy.toy_train(tmp_path / "broken", fail, **RUN, resident=resident())
+    result = toy.toy_train(tmp_path / "broken", **RUN, resident=resident())
+    assert result.timing["steps"] == toy.STEPS - 5
+    assert toy.traces(tmp_path / "broken") == toy.traces(tmp_path / "whole")
+
+
+def test_a_loss_that_is_not_finite_is_found_inside_a_chunk(tmp_path):
+    data = resident_data()
+    data.tables["y"][12 * toy.BATCH] = np.inf
+    broken = resident()._replace(data=data)
+    with pytest.raises(UserError, match="step 13"):
+        toy.toy_train(tmp_path, **RUN, resident=broken)
+
+
+def test_data_larger_than_the_device_is_refused():
+
+    class Small:
+        def memory_stats(self):
+            return {"bytes_limit": 1000}
+
+    class OneSmall:
+        local_devices = (Small(),)
+
+    with pytest.raises(UserError, match=r"device memory.*residency='host'"):
+        put_data(resident_data(), OneSmall())
 
 
 def test_schedule_splits_the_draws():

@@ -1,0 +1,132 @@
+"""Seconds of an iteration, per algorithm and model, on random data of the published shape.
+
+    python -m mmgen.bench [--algorithms=er,mir] [--models=vlbert] [--dtype=float32] [--peer]
+
+Reads no data set and imports no data or logging library. What is timed is a whole iteration, the
+memory's inserts included, at one padded shape; utilisation is the model's floating-point operations
+over the rate of a matrix product, measured in the same process at the same dtype.
+"""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import sys
+import tempfile
+
+import jax
+
+from mmgen.benchmark.accelerator_report import clock_table
+from mmgen.benchmark.measure import device_facts
+from mmgen.benchmark.memory_growth import memory_growth
+from mmgen.benchmark.peer import compare_with_peer, peer_table
+from mmgen.benchmark.record import Record
+from mmgen.benchmark.scales import TYPICAL, Scale
+from mmgen.benchmark.subjects import ALGORITHMS, MODELS
+from mmgen.benchmark.suite import Case, clock_cases
+from mmgen.data.buckets import Bucket
+from mmgen.errors import UserError
+from mmgen.settings.sizes import SIZES
+from mmgen.settings.suggest import check_choice
+
+INSTANCES = 6_000
+"""Of the stream that is timed."""
+PATIENCE = 3600.0
+"""Seconds that compiling may take."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measures what is asked for, prints tables and writes JSON."""
+    arguments = _arguments(argv)
+    try:
+        return _measure(arguments)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m mmgen.bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--algorithms", default="plain,er,agem,mir", help="names, separated by commas")
+    add("--models", default="vlbert", help="vlbert, lxmert or both")
+    add("--size", default="paper", help="of the models, as config.model.size")
+    add("--dtype", default="float32", help="of matrix products: float32 or bfloat16")
+    add("--batch_size", type=int, default=32, help="examples of a stream batch")
+    add("--text", type=int, default=TYPICAL.text, help="text positions of the padded shape")
+    add("--objects", type=int, default=TYPICAL.objects, help="object slots of the padded shape")
+    add("--chunk", type=int, default=0, help="also time residency device, so many per dispatch")
+    add("--seconds", type=float, default=10.0, help="of each measurement")
+    add("--memory", action="store_true", help="also compare memories of 1k and of 1M rows")
+    add("--peer", action="store_true", help="also time a PyTorch implementation, alternating")
+    add("--peer_python", default=sys.executable, help="interpreter that has torch and numpy")
+    add("--peer_variants", default="eager", help="eager, compile or both")
+    add("--out", type=pathlib.Path, help="file for everything measured, as JSON")
+    return parser.parse_args(argv)
+
+
+def _measure(arguments: argparse.Namespace) -> int:
+    algorithms, models = arguments.algorithms.split(","), arguments.models.split(",")
+    for flag, names, known in (
+        ("--algorithms", algorithms, ALGORITHMS),
+        ("--models", models, MODELS),
+        ("--size", [arguments.size], SIZES["vlbert"]),
+        ("--dtype", [arguments.dtype], ("float32", "bfloat16")),
+    ):
+        for name in names:
+            check_choice(flag, name, known)
+    # The first step is to be timed as a user meets it.
+    jax.config.update("jax_enable_compilation_cache", False)
+    scale = _scale(arguments)
+    cases = [
+        Case(model, algorithm, scale.batch_size, arguments.chunk)
+        for model in models
+        for algorithm in algorithms
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        record = Record(arguments.out or pathlib.Path(folder) / "bench.json")
+        record.add(
+            facts=device_facts(), arguments=json.loads(json.dumps(vars(arguments), default=str))
+        )
+        clock_cases(record, scale, cases)
+        peak = record.values["peak"]
+        print(
+            f"{device_facts()['device']}, {arguments.dtype}, model size {arguments.size}, ", end=""
+        )
+        print(f"bucket {tuple(scale.bucket)}, matrix products {peak / 1e9:.4g} GFLOP/s")
+        print(clock_table(record.values))
+        if arguments.memory:
+            record.add(memory=memory_growth(scale))
+            print(record.values["memory"])
+        if arguments.peer:
+            for case in cases:
+                for variant in arguments.peer_variants.split(","):
+                    record.append(
+                        "peers", compare_with_peer(scale, case, arguments.peer_python, variant)
+                    )
+            print(peer_table(record.values["peers"]))
+    return 0
+
+
+def _scale(arguments: argparse.Namespace) -> Scale:
+    return dataclasses.replace(
+        Scale(),
+        clock_instances=max(INSTANCES, 100 * arguments.batch_size),
+        size=arguments.size,
+        dtype=arguments.dtype,
+        batch_size=arguments.batch_size,
+        bucket=Bucket(arguments.text, arguments.objects),
+        matmul_size=0,
+        compile_seconds=PATIENCE,
+        threads=1,
+        clock_seconds=arguments.seconds,
+        group=1 if jax.default_backend() == "cpu" else 25,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""How the loop makes iterations: one per dispatch from the host, or chunks from device memory."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from jax.sharding import Mesh
+from jaxtyping import Array, Int
+
+from mmgen.core.announce import announce
+from mmgen.core.compiled_step import Trace, compile_step
+from mmgen.core.feeding import Feeder
+from mmgen.core.mesh import put_feed
+from mmgen.core.resident import choose_chunk, compile_chunk, longest_chunk, put_data, steps_from
+from mmgen.core.run_spec import RunSpec
+from mmgen.core.state import TrainState
+
+PyTree = Any
+
+
+class Dispatcher(Protocol):
+    """Makes iterations.
+
+    Attributes:
+      traces: one entry per compiled program; the last names the scalars.
+      wait_seconds: in which no iteration was running because its batch was not there.
+    """
+
+    traces: list[Trace]
+    wait_seconds: float
+
+    def prepare(self, step: int, is_idle: Callable[[], bool]) -> Any:
+        """What the iterations from `step` on read, on the device.
+
+        Args:
+          is_idle: has the device nothing to do?
+        """
+
+    def dispatch(
+        self, state: TrainState, prepared: Any, seed: Int[Array, ""]
+    ) -> tuple[TrainState, Array, int]:
+        """The new state, scalars float32[n] or float32[count, n], and `count`."""
+
+    def close(self) -> None:
+        """End the threads behind it."""
+
+
+class HostDispatcher:
+    """One iteration per dispatch; batches are read ahead on the host."""
+
+    def __init__(self, spec: RunSpec, shardings: PyTree, mesh: Mesh, start: int):
+        self._mesh, self._rows = mesh, spec.feed_rows
+        self._call, self.traces = compile_step(spec.step, shardings, mesh)
+        self._feeder = Feeder(spec.feeds, start, spec.num_steps)
+
+    @property
+    def wait_seconds(self) -> float:
+        """See `Dispatcher`."""
+        return self._feeder.seconds
+
+    @wait_seconds.setter
+    def wait_seconds(self, seconds: float) -> None:
+        self._feeder.seconds = seconds
+
+    def prepare(self, step: int, is_idle: Callable[[], bool]) -> Any:
+        """The next feed."""
+        del step
+        return put_feed(self._feeder.next(is_idle), self._mesh, self._rows)
+
+    def dispatch(
+        self, state: TrainState, prepared: Any, seed: Int[Array, ""]
+    ) -> tuple[TrainState, Array, int]:
+        """One iteration."""
+        return *self._call(state, prepared, seed), 1
+
+    def close(self) -> None:
+        """End the thread that reads ahead."""
+        self._feeder.close()
+
+
+class DeviceDispatcher:
+    """Many iterations per dispatch; the data lies on the device, and nothing is waited for."""
+
+    wait_seconds = 0.0
+
+    def __init__(self, spec: RunSpec, shardings: PyTree, mesh: Mesh):
+        resident = spec.resident
+        assert resident is not None
+        due = range(0, spec.num_steps, spec.save_every)
+        self._edges = sorted({*due, *spec.eval_steps, spec.num_steps})
+        self._chunk = choose_chunk(self._edges, longest_chunk())
+        self._data = put_data(resident.data, mesh)
+        self._call, self.traces = compile_chunk(
+            spec.step, resident.gather, resident.buckets, shardings, mesh
+        )
+        announce(f"residency device: {self._chunk} iterations per dispatch")
+
+    def prepare(self, step: int, is_idle: Callable[[], bool]) -> int:
+        """How many iterations the dispatch makes."""
+        del is_idle
+        return steps_from(step, self._edges, self._chunk)
+
+    def dispatch(
+        self, state: TrainState, prepared: int, seed: Int[Array, ""]
+    ) -> tuple[TrainState, Array, int]:
+        """`prepared` iterations."""
+        return *self._call(state, self._data, seed, prepared), prepared
+
+    def close(self) -> None:
+        """There is no thread."""
+
+
+def make_dispatcher(spec: RunSpec, shardings: PyTree, mesh: Mesh, start: int) -> Dispatcher:
+    """The dispatcher of a run whose next iteration is `start`."""
+    if spec.resident is None:
+        return HostDispatcher(spec, shardings, mesh, start)
+    return DeviceDispatcher(spec, shardings, mesh)

@@ -1,0 +1,152 @@
+"""The benchmark: operations, what is measured, the peer, and the guarded stages of the check."""
+
+import importlib.util
+import json
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from mmgen import bench
+from mmgen.benchmark import accelerator_check
+from mmgen.benchmark.accelerator_check import Check, Stage
+from mmgen.benchmark.accelerator_report import report
+from mmgen.benchmark.flops import count_flops
+from mmgen.benchmark.measure import matmul_peak
+from mmgen.benchmark.subjects import make_subject
+from mmgen.benchmark.workload import make_workload
+from mmgen.data.buckets import Bucket
+from mmgen.models.flops import Shape, model_flops
+from mmgen.models.vlbert import make_vlbert
+from mmgen.settings.sizes import SIZES
+
+TINY = Bucket(16, 4)
+
+
+def test_products_in_loops_and_branches_are_counted():
+    x, w = jnp.ones((4, 8)), jnp.ones((8, 8))
+
+    def looped(x, w):
+        return jax.lax.scan(lambda c, _: (c @ w, None), x, None, length=3)[0]
+
+    once = 2 * 4 * 8 * 8
+    assert count_flops(looped, x, w) == 3 * once
+    # Forward, and backward towards w alone: the derivative towards the first x is not read.
+    assert count_flops(jax.grad(lambda w: looped(x, w).sum()), w) == (3 + 3 + 2) * once
+    assert count_flops(lambda i: jax.lax.switch(i, [lambda: x @ w, lambda: looped(x, w)]), 0) == (
+        3 * once
+    )
+    with pytest.raises(ValueError, match="unknown length"):
+        count_flops(lambda n: jax.lax.fori_loop(0, n, lambda _, c: c @ w, x), 5)
+
+
+def test_an_er_iteration_costs_two_passes_of_the_closed_form():
+    workload = make_workload(
+        20, 60, feature_dim=8, pieces=30, word_rows=50, longest=13, most_objects=4
+    )
+    subject = make_subject(
+        workload, size="smoke", batch_size=4, buckets=(TINY,), settings={"replay_size": 6}
+    )
+    model = make_vlbert(vocabulary_rows=50, feature_dim=8, **SIZES["vlbert"]["smoke"])
+    passes = [model_flops(model, Shape(rows, *TINY, masked=8)).train for rows in (4, 6)]
+    assert subject.flops() == (sum(passes),)
+
+
+def test_matmul_peak_is_a_rate_of_this_machine():
+    assert 1e7 < matmul_peak("float32", size=128) < 1e14
+
+
+def test_workload_has_the_published_distributions():
+    workload = make_workload(4_000, 20_000)
+    lengths, spans = workload.split.lengths, workload.split.columns["span"]
+    assert lengths.mean() == pytest.approx(12.06, abs=0.4)
+    assert workload.counts.mean() == pytest.approx(7.33, abs=0.4)
+    assert np.diff(spans).mean() == pytest.approx(2.50, abs=0.05)
+    assert (spans[:, 0] >= 0).all() and (spans[:, 1] <= lengths).all()
+    task = np.bincount(workload.split.columns["task"])
+    assert task[0] / len(workload.split) == pytest.approx(0.32, abs=0.02)
+    assert sorted(workload.stream()) == list(range(20_000))
+
+
+BENCH = "--size=smoke --algorithms=plain --batch_size=4 --text=16 --objects=4 --seconds=0.1".split()
+
+
+def test_bench_prints_a_table_and_writes_json(tmp_path, capsys):
+    out = tmp_path / "bench.json"
+    assert bench.main([*BENCH, f"--out={out}"]) == 0
+    printed = capsys.readouterr().out
+    assert "plain vlbert x4" in printed and "utilisation" not in printed.splitlines()[0]
+    (case,) = json.loads(out.read_text())["cases"]
+    assert case["host_ms"] > 0 and 0 < case["host_utilisation"] < 1
+    assert case["host_first_step_seconds"] > case["host_ms"] / 1e3
+    assert 0 <= case["data_wait_share"] < 1
+
+
+def test_bench_names_what_it_does_not_know(capsys):
+    assert bench.main(["--algorithms=erm"]) == 2
+    message = capsys.readouterr().err
+    assert "--algorithms" in message and "er" in message and message.count("\n") == 1
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_peer_takes_turns(capsys):
+    assert bench.main([*BENCH, "--peer", f"--peer_python={sys.executable}"]) == 0
+    assert "peer / ours" in capsys.readouterr().out
+
+
+def test_without_torch_the_peer_is_explained(tmp_path, capsys):
+    fake = tmp_path / "python"
+    fake.write_text("#!/bin/sh\nexit 1\n")
+    fake.chmod(0o755)
+    assert bench.main([*BENCH, "--peer", f"--peer_python={fake}"]) == 2
+    assert "pip install torch" in capsys.readouterr().err
+
+
+def nothing(record, scale):
+    """A stage that is run by tests/fake_stage.py instead."""
+
+
+def test_a_stage_that_fails_or_hangs_is_recorded_and_the_next_one_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(accelerator_check, "MODULE", "tests.fake_stage")
+    monkeypatch.setattr(accelerator_check, "POLL_SECONDS", 0.1)
+    monkeypatch.setattr(accelerator_check, "LEAST_SECONDS", 0.0)
+    (tmp_path / "work").mkdir()
+    check = Check(tmp_path, tmp_path / "work", "full")
+    names = {"fails": 30, "hangs": 1.5, "sanity": 30}
+    stages = {name: Stage(nothing, seconds) for name, seconds in names.items()}
+    assert check.run(stages, 60) == 1
+    found = json.loads((tmp_path / "report.json").read_text())
+    assert found["fails"]["outcome"].startswith("failed (status 3)")
+    assert found["hangs"]["outcome"].startswith("ended after")
+    assert found["hangs"]["facts"], "what it had recorded stays"
+    assert found["sanity"]["outcome"] == "done"
+    assert "this is hangs" in (tmp_path / "logs.txt").read_text()
+    assert "a stand-in" in (tmp_path / "report.txt").read_text()
+    assert check.run({"sanity": stages["sanity"]}, -1.0) == 1  # no time left
+
+
+def test_report_says_what_was_extrapolated():
+    stage = {
+        "outcome": "done",
+        "seconds": 3.0,
+        "instances": 640,
+        "steps": 20,
+        "regions": 9,
+        "buckets": [[27, 40]],
+        "way": "chunk",
+        "steps_made": 5,
+        "seconds_made": 1.0,
+        "step_ms": 200.0,
+        "utilisation": 0.1,
+        "extrapolated": True,
+        "whole_stream_seconds": 4.0,
+        "loss_first": 3.0,
+        "loss_last": 2.0,
+        "loss_is_finite": True,
+        "memory_is_the_plan": True,
+    }
+    text = report({"full_pass": stage})
+    assert "4.0 s (EXTRAPOLATED)" in text and "5 iterations in 1.0 s" in text
+    assert "(measured)" in report({"full_pass": {**stage, "extrapolated": False}})
