@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from mmgen.data.locate import locate
+from mmgen.settings.command_line import load_config
+
 from . import running
 
 # Short, but with everything: checkpoints between evaluations, log lines between checkpoints.
@@ -58,11 +61,15 @@ class Bench:
 
 @pytest.fixture(scope="session")
 def bench(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Bench:
-    """The shared folders."""
+    """The shared folders, with the world built."""
     base = tmp_path_factory.getbasetemp()
     shared = (base if worker_id == "master" else base.parent) / "e2e"
     shared.mkdir(exist_ok=True)
-    return Bench(shared)
+    bench = Bench(shared)
+    config = load_config(f"{running.ROOT}/{running.CONFIG.removeprefix('--config=')}")
+    config.data_dir = str(bench.prepared)
+    locate(config)
+    return bench
 
 
 @pytest.fixture(scope="session")
