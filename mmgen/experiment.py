@@ -3,6 +3,7 @@
 import importlib
 import inspect
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -12,31 +13,38 @@ from jaxtyping import Array, Key
 from ml_collections import ConfigDict
 
 from mmgen.algorithms.base import Algorithm
+from mmgen.core.mesh import Mesh, local_rows
 from mmgen.core.optim import make_optimizer
 from mmgen.core.state import TrainState
-from mmgen.data.assemble import assemble, object_counts, text_lengths
-from mmgen.data.buckets import Bucket, choose_buckets
+from mmgen.data.buckets import Bucket
 from mmgen.data.columns import Dataset, Split
 from mmgen.data.locate import locate
 from mmgen.data.pipeline import FeedSource
+from mmgen.data.run_data import (
+    check_features,
+    example_batch,
+    feature_dim,
+    max_span,
+    seen_split,
+    split_buckets,
+    training_stream,
+)
 from mmgen.data.schema import IGNORE_ID
-from mmgen.data.streams import TIME_BINS, iid_stream, shift_stream, task_time_information
+from mmgen.data.streams import TIME_BINS, task_time_information
 from mmgen.errors import UserError
 from mmgen.evaluation.schedule import evaluation_steps
+from mmgen.memory.balanced import make_balanced_sqrt, masked_words
 from mmgen.memory.base import Memory, MemoryState
 from mmgen.memory.plan import Plan, make_plan, memory_at
 from mmgen.memory.reservoir import make_reservoir
+from mmgen.memory.stop_words import function_word_ids
 from mmgen.memory.task_balanced import make_task_balanced
 from mmgen.models.lxmert import make_lxmert
 from mmgen.models.vlbert import make_vlbert
-from mmgen.settings.durations import total_steps
 from mmgen.settings.resolve import resolve
 from mmgen.settings.suggest import check_choice
 from mmgen.tasks.base import Task
 from mmgen.tasks.masked_span import make_masked_span_task
-
-PUBLISHED_FEATURE_DIM = 2048
-RELEASED_TEXT_WINDOW = 64
 
 MODELS: dict[str, Callable[..., Any]] = {"vlbert": make_vlbert, "lxmert": make_lxmert}
 
@@ -113,7 +121,7 @@ class Experiment(NamedTuple):
             "task_time_information": task_time_information(task, TIME_BINS),
         }
 
-    def feeds(self, process_index: int = 0, process_count: int = 1) -> FeedSource:
+    def feeds(self, mesh: Mesh | None = None) -> FeedSource:
         """`[step] -> Feed` of numpy arrays: this process's rows of the global batch."""
         dataset = self.dataset
         return FeedSource(
@@ -129,8 +137,7 @@ class Experiment(NamedTuple):
             max_span=max_span(dataset),
             feature_dim=feature_dim(dataset),
             text_only=self.config.text_only,
-            process_index=process_index,
-            process_count=process_count,
+            local_rows=np.arange if mesh is None else partial(local_rows, mesh=mesh),
         )
 
 
@@ -150,11 +157,11 @@ def prepare(config: ConfigDict) -> Experiment:
 def build(config: ConfigDict, dataset: Dataset) -> Experiment:
     """Builds the parts of a resolved config."""
     check_features(config, dataset)
-    rows, num_steps = _stream(config, dataset)
+    rows, num_steps = training_stream(config, dataset)
     task, frozen = make_task(config, dataset)
     optimizer = make_optimizer(**config.optimizer.to_dict(), frozen=frozen)
     memory, side_of_rows = _memory(config, dataset)
-    algorithm = _algorithm(config, task, optimizer, memory)
+    algorithm = _algorithm(config, dataset, task, optimizer, memory)
     plan = None
     if memory is not None:
         batches = rows.reshape(num_steps, config.batch_size)
@@ -180,64 +187,6 @@ def build(config: ConfigDict, dataset: Dataset) -> Experiment:
     )
 
 
-def check_features(config: ConfigDict, dataset: Dataset) -> None:
-    """Raises UserError for a multimodal run on data without features."""
-    if dataset.features is None and not config.text_only:
-        raise UserError(
-            f"The data set '{dataset.info['name']}' has no feature store, so a multimodal run is "
-            "impossible; add ':text_only' to the config, or rebuild the data set with --features."
-        )
-
-
-def seen_split(config: ConfigDict, dataset: Dataset, name: str) -> Split:
-    """A split as a run sees it: under `shuffle_features`, with other examples' images."""
-    split = dataset.split(name)
-    if not config.dataset.shuffle_features:
-        return split
-    image = np.asarray(split.columns["image"])
-    own = np.unique(image)
-    # A rotation by half leaves no image in its place.
-    other = np.roll(own, len(own) // 2)
-    return Split(name, {**split.columns, "image": other[np.searchsorted(own, image)]})
-
-
-def shifting_stream(config: ConfigDict, dataset: Dataset) -> np.ndarray:
-    """Rows of the train split, task after task; also for iid runs, which are compared with it."""
-    task = np.asarray(dataset.split("train").columns["task"])
-    rows = shift_stream(
-        task,
-        seed=config.data_seed,
-        bin_width=config.stream.bin_width,
-        spread_floor=config.stream.spread_floor,
-        order=config.stream.order,
-    )
-    return rows[: int(len(task) * config.stream.share)]
-
-
-def _stream(config: ConfigDict, dataset: Dataset) -> tuple[np.ndarray, int]:
-    """Rows of the train split in the order of training, padded to whole batches."""
-    shifting = shifting_stream(config, dataset)
-    num_examples = len(shifting)
-    num_steps = total_steps(config.total, num_examples, config.batch_size)
-    length = num_steps * config.batch_size
-    epochs = -(-length // num_examples)
-    if config.stream.kind == "shift":
-        passes = [shifting] * epochs
-    else:
-        fresh = config.stream.kind == "iid_epochs"
-        passes = [
-            shifting[iid_stream(num_examples, config.data_seed, epoch if fresh else 0)]
-            for epoch in range(epochs)
-        ]
-    rows = np.concatenate(passes)[:length]
-    # Only the end of the last pass is padded, and only if no further example was asked for.
-    if config.total.steps is None:
-        wanted = config.total.examples or round((config.total.epochs or 1) * num_examples)
-        rows = rows[:wanted]
-    padding = np.full(length - len(rows), IGNORE_ID, rows.dtype)
-    return np.concatenate([rows, padding]), num_steps
-
-
 def make_task(config: ConfigDict, dataset: Dataset) -> tuple[Task, Callable | None]:
     """The task with its model, and the model's gradient mask if some of its rows are frozen."""
     settings = config.model.to_dict()
@@ -252,24 +201,37 @@ def make_task(config: ConfigDict, dataset: Dataset) -> tuple[Task, Callable | No
 def _memory(config: ConfigDict, dataset: Dataset) -> tuple[Memory | None, Any]:
     """The memory policy, and what it must know of each row of the train split."""
     memory = config.memory
-    columns = dataset.split("train").columns
     if memory.policy == "none":
         return None, ()
     if memory.policy == "reservoir":
         return make_reservoir(memory.capacity, memory.reservoir), ()
+    columns = dataset.split("train").columns
     if memory.policy == "task_balanced":
         side = np.asarray(columns["task"])
         return make_task_balanced(memory.capacity, len(dataset.info["tasks"])), side
-    raise UserError(f"config.memory.policy={memory.policy!r} is not available yet.")
+    width, rows = max_span(dataset), config.model.vocabulary_rows
+    words = masked_words(
+        columns["tokens"],
+        columns["token_start"],
+        columns["span"],
+        width,
+        () if memory.count_stop_words else function_word_ids(dataset.vocabulary.tokens),
+    )
+    return make_balanced_sqrt(memory.capacity, rows, width, memory.divergence), words
 
 
 def _algorithm(
     config: ConfigDict,
+    dataset: Dataset,
     task: Task,
     optimizer: optax.GradientTransformation,
     memory: Memory | None,
 ) -> Algorithm:
-    """The algorithm, built with those keys of `config.algorithm` that its factory names."""
+    """The algorithm, built with those of its settings that its factory names.
+
+    Settings are the keys of `config.algorithm`, and what of model, profile and optimizer an
+    algorithm may ask for.
+    """
     settings = config.algorithm.to_dict()
     name = settings.pop("name")
     if name in ALGORITHMS:
@@ -282,8 +244,15 @@ def _algorithm(
             f"config.algorithm.name={name!r} replays from memory; set config.memory.policy, "
             "e.g. 'reservoir', and config.memory.size."
         )
+    known = {
+        "width": max_span(dataset),
+        "rows": config.model.vocabulary_rows,
+        "as_released": config.profile == "release",
+        "learning_rate": config.optimizer.learning_rate,
+        **{key: value for key, value in settings.items() if value is not None},
+    }
     accepted = inspect.signature(make).parameters
-    chosen = {k: v for k, v in settings.items() if k in accepted and v is not None}
+    chosen = {key: value for key, value in known.items() if key in accepted}
     return make(task, optimizer, memory, **chosen)
 
 
@@ -296,50 +265,3 @@ def _plug_in(key: str, name: str, known: Iterable[str]) -> Callable[..., Any]:
         return getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise UserError(f"{key}={name!r} cannot be imported: {error}.") from None
-
-
-def split_buckets(
-    config: ConfigDict, dataset: Dataset, split: str, batch: int
-) -> tuple[Bucket, ...]:
-    """Padded shapes for the batches of a split: as configured, or from its length tables.
-
-    Args:
-      batch: examples that share a bucket, replay rows included.
-    """
-    buckets = config.buckets
-    if buckets.text is not None:
-        return tuple(Bucket(t, o) for t, o in zip(buckets.text, buckets.objects, strict=True))
-    data = dataset.split(split)
-    lengths = text_lengths(data)
-    if config.profile == "release":
-        # The released window: three captions of the validation stream lose their [SEP] to it.
-        lengths = np.minimum(lengths, RELEASED_TEXT_WINDOW)
-    # A model without any object slot would be another program; one empty slot costs nothing.
-    counts = np.maximum(object_counts(data, dataset.features, config.text_only), 1)
-    return choose_buckets(lengths, counts, buckets.max, batch=batch)
-
-
-def feature_dim(dataset: Dataset) -> int:
-    """Width of region features; the published one where text-only runs have no store."""
-    return dataset.info["feature_dim"] or PUBLISHED_FEATURE_DIM
-
-
-def max_span(dataset: Dataset) -> int:
-    """Largest number of masked tokens of an example, over all splits."""
-    return max(split["max_span"] for split in dataset.info["splits"].values())
-
-
-def example_batch(
-    config: ConfigDict, dataset: Dataset, split: str, bucket: Bucket
-) -> dict[str, np.ndarray]:
-    """The first row of a split, for shapes."""
-    return assemble(
-        dataset.split(split),
-        dataset.features,
-        dataset.vocabulary,
-        np.zeros(1, np.int64),
-        bucket,
-        max_span=max_span(dataset),
-        feature_dim=feature_dim(dataset),
-        text_only=config.text_only,
-    )

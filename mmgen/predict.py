@@ -20,11 +20,12 @@ from mmgen.core.rng import stream_key
 from mmgen.core.weights import read_weights
 from mmgen.data.columns import Dataset, open_dataset
 from mmgen.data.locate import locate
+from mmgen.data.run_data import check_features, example_batch, split_buckets
 from mmgen.errors import UserError
 from mmgen.evaluate import score_table
 from mmgen.evaluation.predictions import RecordWriter, as_table, read_records
 from mmgen.evaluation.scores import Scores, score_split
-from mmgen.experiment import check_features, example_batch, make_task, split_buckets
+from mmgen.experiment import make_task
 from mmgen.report.tables import markdown
 from mmgen.run import predict_split
 from mmgen.settings.command_line import fail

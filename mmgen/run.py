@@ -20,22 +20,14 @@ from mmgen.core.workdir import CONFIG, Workdir
 from mmgen.core.writers import make_writer
 from mmgen.data.columns import Dataset
 from mmgen.data.locate import locate
+from mmgen.data.run_data import feature_dim, max_span, seen_split, shifting_stream, split_buckets
 from mmgen.errors import UserError
 from mmgen.evaluation.context import Context, make_context, write_context
 from mmgen.evaluation.predictions import Record, RecordWriter, as_table, read_records, record_path
 from mmgen.evaluation.run import evaluate_split
 from mmgen.evaluation.schedule import stratified_subset
 from mmgen.evaluation.scores import SUBSET, score_run, score_split
-from mmgen.experiment import (
-    Experiment,
-    build,
-    feature_dim,
-    max_span,
-    prepare,
-    seen_split,
-    shifting_stream,
-    split_buckets,
-)
+from mmgen.experiment import Experiment, build, prepare
 from mmgen.report.run_table import run_report
 from mmgen.settings.identity import default_workdir, identity, operational, recorded_config
 from mmgen.tasks.base import Task
@@ -166,7 +158,8 @@ def run_spec(experiment: Experiment, folder: Workdir, mesh: Mesh, context: Conte
         seed=config.seed,
         init=experiment.init,
         step=experiment.algorithm.step,
-        feeds=experiment.feeds(jax.process_index(), jax.process_count()),
+        feeds=experiment.feeds(mesh),
+        feed_rows=(config.batch_size, *experiment.algorithm.draws),
         eval_steps=experiment.eval_steps,
         evaluate=_evaluator(experiment, folder, mesh, context),
         save_every=config.checkpoint.every or max(1, steps // 10),

@@ -1,6 +1,6 @@
 """`feeds[step]`: what an iteration reads, a pure function of the step, and reading ahead of it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -14,7 +14,6 @@ from mmgen.data.columns import Split
 from mmgen.data.features import FeatureStore
 from mmgen.data.schema import IGNORE_ID, Batch
 from mmgen.data.tokenizer import Vocabulary
-from mmgen.errors import UserError
 from mmgen.memory.plan import Plan
 
 __all__ = ["FeedSource", "StepSource", "assemble", "read_ahead"]
@@ -34,8 +33,8 @@ class FeedSource:
     """The feeds of a run, truly random access: no iterator, no state but the tables made here.
 
     Stream rows and replay rows of an iteration share one bucket, chosen from the *global* batch.
-    With several processes each assembles its own rows: the `process_index`-th part of the stream
-    batch and of every replay batch. Slots are not split; every process applies all of them.
+    With several processes each assembles those rows of the stream batch and of every replay batch
+    that its devices hold. Slots are not split; every process applies all of them.
 
     Attributes:
       stream_rows: int32[steps, b], global.
@@ -58,8 +57,7 @@ class FeedSource:
         plan: Plan | None = None,
         draws: tuple[int, ...] = (),
         side_of_rows: Any = (),
-        process_index: int = 0,
-        process_count: int = 1,
+        local_rows: Callable[[int], Int[np.ndarray, " rows"]] = np.arange,
     ):
         """Check the inputs and make the tables.
 
@@ -73,11 +71,11 @@ class FeedSource:
           plan: the replay plan, needed where `draws` is not empty.
           draws: `Algorithm.draws`, sizes of the global replay batches.
           side_of_rows: what the memory policy must know of each row, as in `make_plan`.
-          process_index, process_count: which part of the batches is assembled here.
+          local_rows: size of a global batch -> which of its rows are assembled here, ascending, as
+            `mmgen.core.mesh.local_rows`; all of them by default.
 
         Raises:
-          UserError: what `assemble.check_inputs` finds, or a batch that the processes cannot share
-            evenly.
+          UserError: what `assemble.check_inputs` finds.
           ValueError: stream, plan and draws do not fit together.
         """
         self._split, self._store, self._vocabulary = split, store, vocabulary
@@ -96,9 +94,7 @@ class FeedSource:
             self._rows = np.concatenate([self.stream_rows, plan.replay_ids], axis=1)
         elif draws:
             raise ValueError("an algorithm that draws from memory needs a plan")
-        self._columns, self._parts = _local_columns(
-            (batch_size, *draws), process_index, process_count
-        )
+        self._columns, self._parts = _local_columns((batch_size, *draws), local_rows)
         self.bucket_index = self._choose_buckets()
 
     def _choose_buckets(self) -> Int[np.ndarray, " steps"]:
@@ -171,20 +167,15 @@ def _check_plan(plan: Plan, stream_shape: tuple[int, ...], drawn: int) -> None:
 
 
 def _local_columns(
-    sizes: tuple[int, ...], process_index: int, process_count: int
+    sizes: tuple[int, ...], local_rows: Callable[[int], np.ndarray]
 ) -> tuple[Int[np.ndarray, " local"], list[slice]]:
     """Columns of the global row table that this process reads, and each batch's part of them."""
     columns, parts, begin, filled = [], [], 0, 0
     for size in sizes:
-        if size % process_count:
-            raise UserError(
-                f"a batch of {size} cannot be shared by {process_count} processes: make "
-                "config.batch_size and the replay sizes multiples of the number of processes"
-            )
-        local = size // process_count
-        columns.append(begin + process_index * local + np.arange(local))
-        parts.append(slice(filled, filled + local))
-        begin, filled = begin + size, filled + local
+        rows = local_rows(size)
+        columns.append(begin + rows)
+        parts.append(slice(filled, filled + len(rows)))
+        begin, filled = begin + size, filled + len(rows)
     return np.concatenate(columns), parts
 
 

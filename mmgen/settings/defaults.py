@@ -128,7 +128,7 @@ def default_config() -> ConfigDict:
     algorithm.top_k = placeholder(int)
 
     memory = config.memory = ConfigDict()
-    # "none", "reservoir", "task_balanced", "balanced_sqrt", "balanced_forget".
+    # "none", "reservoir", "task_balanced" or "balanced_sqrt".
     memory.policy = "none"
     # "1k" or "10k": the paper's sizes; on shorter streams the shares 1.5 % and 10 %.
     memory.size = placeholder(str)
@@ -138,6 +138,8 @@ def default_config() -> ConfigDict:
     memory.reservoir = placeholder(str)
     # Balanced policies: "memory_target" (the paper's direction) or "target_memory" (the code's).
     memory.divergence = placeholder(str)
+    # Balanced policies: do determiners, prepositions and the like count as words?
+    memory.count_stop_words = False
 
     optimizer = config.optimizer = ConfigDict()
     # "adamw" (bias-corrected) or "adam_release" (no bias correction, eps 1e-4, as released).

@@ -60,8 +60,8 @@ CHOICES = {
     "loss.weighting": ("token", "example"),
     "algorithm.update": ("two_step", "joint"),
     "algorithm.aggregate": ("avg", "max"),
-    "algorithm.virtual_step": ("adamw", "sgd"),
-    "memory.policy": ("none", "reservoir", "task_balanced", "balanced_sqrt", "balanced_forget"),
+    "algorithm.virtual_step": ("adamw", "sgd", "none"),
+    "memory.policy": ("none", "reservoir", "task_balanced", "balanced_sqrt"),
     "memory.reservoir": ("vitter", "viscoll_release"),
     "memory.divergence": ("memory_target", "target_memory"),
     "optimizer.name": ("adamw", "adam_release"),
@@ -120,6 +120,8 @@ def resolve(config: ConfigDict, info: Mapping[str, Any]) -> ConfigDict:
     _resolve_stream(config, info, stream_size)
     _resolve_memory(config, info, int(stream_size * config.stream.share))
     _set_missing(config, "optimizer.learning_rate", 1e-3 if world else 1e-4)
+    # DER on 30,600 rows would keep 600 MB of logits for 1,000 slots; the head of them is enough.
+    _set_missing(config, "algorithm.top_k", 0 if world else 64)
     _set_missing(config, "evaluation.schedule", "even" if world else "paper")
     _set_missing(config, "buckets.max", 1 if world else 3)
     _validate(config)

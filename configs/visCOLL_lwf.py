@@ -1,0 +1,16 @@
+"""Distillation from an earlier self, task-free, on VisCOLL (beyond the paper).
+
+python -m mmgen.main --config=configs/visCOLL_lwf.py
+"""
+
+from ml_collections import ConfigDict
+
+from mmgen.settings.args import apply_arguments
+from mmgen.settings.defaults import default_config
+
+
+def get_config(argument: str = "") -> ConfigDict:
+    config = default_config()
+    config.name = "visCOLL_lwf"
+    config.algorithm.name = "lwf"
+    return apply_arguments(config, argument)
