@@ -4,14 +4,12 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
+from mmgen.benchmark.flops import count_flops
 from mmgen.core.rng import stream_key
 from mmgen.core.state import TrainState, parameter_count
 from mmgen.experiment import Experiment, prepare
-from mmgen.models.flops import train_step_flops
+from mmgen.report.published import published
 from mmgen.settings.command_line import flat_keys
-
-PAPER_PARAMETERS = {"vlbert": 23_564_040, "lxmert": 58_614_794}
-"""Totals stated in the paper's appendix."""
 
 
 def describe(config: ConfigDict) -> str:
@@ -51,7 +49,7 @@ def _parameter_lines(experiment: Experiment, state: TrainState) -> list[str]:
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
     lines = [f"  {n:<{widths[0]}}  {s:>{widths[1]}}  {c:>{widths[2]}}" for n, s, c in rows]
     lines.append(f"parameters: {parameter_count(state.params)}")
-    paper = PAPER_PARAMETERS.get(experiment.config.model.factory)
+    paper = published("viscoll")["parameters"].get(experiment.config.model.factory)
     if paper:
         lines.append(f"paper: {paper} parameters ({experiment.config.model.factory})")
     return lines
@@ -68,9 +66,14 @@ def _bytes(tree: object) -> int:
 def _cost_lines(experiment: Experiment, state: TrainState) -> list[str]:
     config = experiment.config
     lines = []
-    for bucket in experiment.buckets:
-        flops = train_step_flops(experiment, bucket)
-        lines.append(f"FLOPs per step ({bucket.text} text + {bucket.objects} objects): {flops:.3e}")
+    feeds = experiment.feeds()
+    for index, bucket in enumerate(experiment.buckets):
+        used = np.flatnonzero(feeds.bucket_index == index)
+        if len(used):
+            feed = feeds[int(used[0])]
+            flops = count_flops(experiment.algorithm.step, state, feed, stream_key(0, "step"))
+            shape = f"{bucket.text} text + {bucket.objects} objects"
+            lines.append(f"FLOPs per step ({shape}, {len(used):,} steps): {flops:.3e}")
     lines.append(f"bytes of parameters: {_bytes(state.params):,}")
     lines.append(f"bytes of optimizer state: {_bytes(state.opt_state):,}")
     share = config.memory.capacity / max(1, len(experiment.stream_rows))

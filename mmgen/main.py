@@ -7,6 +7,7 @@ Options:
   --config.key=value    override of one key (mmgen/settings/defaults.py documents all of them)
   --workdir=DIR         where results go; default runs/<config>/<dataset>-<profile>-s<seed>-<hash>
   --describe            print the resolved experiment, its parameters, FLOPs and memory; no training
+  --cite                print BibTeX of the experiment's paper and of this code
   --list                list the experiments that come with the code
   --help                print this text
 """
@@ -23,6 +24,7 @@ from mmgen.settings import command_line
 _CONFIG = config_flags.DEFINE_config_file("config", None, "The experiment.", lock_config=True)
 _WORKDIR = flags.DEFINE_string("workdir", "", "Where results go.")
 _DESCRIBE = flags.DEFINE_bool("describe", False, "Print the experiment without training.")
+_CITE = flags.DEFINE_bool("cite", False, "Print BibTeX.")
 _LIST = flags.DEFINE_bool("list", False, "List the experiments.")
 
 
@@ -37,6 +39,11 @@ def main(argv: Sequence[str]) -> int:
             "Give --config=FILE; `python -m mmgen.main --list` shows the experiments, "
             "--help the options."
         )
+    if _CITE.value:
+        from mmgen.report.citations import citations
+
+        print(citations(_CONFIG.value.name))
+        return 0
     # jax is imported only now, so that a typo is answered at once.
     from mmgen.core import distributed
 

@@ -113,6 +113,20 @@ def test_pins_are_complete():
     assert len(seen) > 50
 
 
+def test_files_that_are_no_code_are_packaged():
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
+        "package-data"
+    ]
+    declared = {
+        path
+        for name, patterns in data.items()
+        for pattern in patterns
+        for path in ROOT.joinpath(*name.split(".")).glob(pattern)
+    }
+    package = [path for path in tracked_files() if path.is_relative_to(ROOT / "mmgen")]
+    assert {path for path in package if path.suffix != ".py"} == declared
+
+
 def test_nothing_committed_names_a_machine_or_an_index():
     folders = ["work", "root", "home", "Users", "opt/wheels"]
     machine = [rf"(?<![\w.$}}/-])/{folder}/[\w.]" for folder in folders]

@@ -1,9 +1,12 @@
 """Tables and figures of finished runs.
 
     python -m mmgen.report RUN_DIRS... --out DIR [--no-figures]
+    python -m mmgen.report --audit-published
 
 A RUN_DIR is a workdir or a folder that holds workdirs. DIR gets report.md with every table,
 tables/ (CSV, JSON, LaTeX), figures/ (PNG, SVG) and runs.csv, one line per run and metric.
+--audit-published needs no run: it tells which of the differences that the papers print exceed
+their own error.
 """
 
 import argparse
@@ -15,6 +18,8 @@ from mmgen.core.workdir import Workdir
 from mmgen.errors import UserError
 from mmgen.report import tables
 from mmgen.report.aggregate import Group, Missing, Run, group_runs, load, tidy
+from mmgen.report.audit import audit
+from mmgen.report.published import papers
 from mmgen.report.viscoll import all_tables, in_paper_order, place_of
 from mmgen.settings.command_line import fail
 
@@ -30,10 +35,18 @@ def main(arguments: Sequence[str]) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("runs", nargs="+", help="workdirs, or folders that hold workdirs")
-    parser.add_argument("--out", required=True, help="folder for the report")
+    parser.add_argument("runs", nargs="*", help="workdirs, or folders that hold workdirs")
+    parser.add_argument("--out", help="folder for the report")
     parser.add_argument("--no-figures", action="store_true", help="tables only")
+    parser.add_argument(
+        "--audit-published", action="store_true", help="test the published differences"
+    )
     options = parser.parse_args(arguments)
+    if options.audit_published:
+        print("\n".join(tables.markdown(table) for table in audit(papers())))
+        return
+    if not options.runs or not options.out:
+        raise UserError("Give RUN_DIRS and --out DIR, or --audit-published; --help tells more.")
     runs, missing = load(options.runs)
     if not runs:
         raise UserError(f"no finished run: {'; '.join(f'{m.path}: {m.reason}' for m in missing)}")

@@ -13,10 +13,19 @@ FAMILIES = ("coco_shift", "flickr_shift")
 
 
 @functools.cache
-def published(paper: str) -> Mapping[str, Any]:
-    """Everything published by `paper` ("viscoll"): lists of rows by table, units, remarks."""
+def papers() -> Mapping[str, Mapping[str, Any]]:
+    """Name of each paper -> lists of rows by table, units, remarks, and what cites it.
+
+    Where a table's numbers come with their error, `deviations` of the paper says so by table and
+    metric, see `mmgen.report.audit`.
+    """
     text = importlib.resources.files("mmgen.report").joinpath("published.json").read_text("utf-8")
-    return json.loads(text)[paper]
+    return json.loads(text)
+
+
+def published(paper: str) -> Mapping[str, Any]:
+    """Everything published by `paper` ("viscoll")."""
+    return papers()[paper]
 
 
 def find_row(paper: str, table: str, **keys: Any) -> Row | None:

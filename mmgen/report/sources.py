@@ -8,6 +8,8 @@ from mmgen.report.published import family_of, find_row, published
 from mmgen.report.tables import Cell, Column, Table
 
 PAPER = "viscoll"
+PAIRED = "coco_shift"
+"""The published data set that holds out compositions."""
 
 
 def data_table(runs: Sequence[Run]) -> Table:
@@ -46,6 +48,27 @@ def data_table(runs: Sequence[Run]) -> Table:
         rows.append([f"{family}, published", None, *numbers])
     remarks = [r for r in published(PAPER)["remarks"] if r.startswith("Table 1")]
     return Table("Table 1", columns, rows, tuple(remarks) if families else ())
+
+
+def pair_table(runs: Sequence[Run]) -> Table:
+    """Table 4: the held-out compositions, published ones beside those of the data really used."""
+    heldout: dict[str, dict[str, str]] = {}
+    for run in runs:
+        if family_of(run.summary["dataset"]) == PAIRED:
+            pairs = read_context(run.path)["dataset"]["pairs"]
+            heldout[run.summary["dataset"]] = {p["name"]: p["kind"] for p in pairs if p["novel"]}
+    printed = {row["pair"]: row["kind"] for row in published(PAPER)["table4"]}
+    kinds = printed | {name: kind for ours in heldout.values() for name, kind in ours.items()}
+    columns = tuple(Column(name) for name in ("composition", "kind", "published", *heldout))
+    rows: list[Sequence[Cell]] = [
+        [
+            name,
+            kind,
+            *("held out" if name in pairs else None for pairs in (printed, *heldout.values())),
+        ]
+        for name, kind in kinds.items()
+    ]
+    return Table("Table 4", columns, rows if heldout else [])
 
 
 def run_table(runs: Sequence[Run], missing: Sequence[Missing]) -> Table:

@@ -14,7 +14,7 @@ from mmgen.report.aggregate import (
     mean_hours,
 )
 from mmgen.report.published import FAMILIES, family_of, find_row, published
-from mmgen.report.sources import data_table, run_table
+from mmgen.report.sources import data_table, pair_table, run_table
 from mmgen.report.tables import Cell, Column, Table
 
 PAPER = "viscoll"
@@ -27,7 +27,7 @@ Place = tuple[str, str, str]
 def all_tables(groups: Sequence[Group], missing: Sequence[Missing]) -> list[Table]:
     """Every table for which there is a run, and the list of runs."""
     runs = [run for group in groups for run in group.runs]
-    tables = [data_table(runs)]
+    tables = [data_table(runs), pair_table(runs)]
     for place in sorted({place_of(group.method) for group in groups}):
         here = [group for group in groups if place_of(group.method) == place]
         in_order = [group for group in here if group.method.order == "random"]

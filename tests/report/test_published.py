@@ -21,3 +21,5 @@ def test_known_cells():
 def test_tables_have_their_sizes():
     paper = published("viscoll")
     assert [len(paper[t]) for t in ("table1", "table3", "table5")] == [2, 2 * 2 * 10, 9]
+    assert len({row["pair"] for row in paper["table4"]}) == 24
+    assert sum(row["kind"] == "verb" for row in paper["table4"]) == 8

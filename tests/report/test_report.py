@@ -72,6 +72,14 @@ def test_runs_are_listed_with_their_origin_and_the_missing_one_is_named(tables):
     assert len(rows) == 10
 
 
+def test_held_out_pairs_stand_beside_the_published_ones(tables):
+    rows = {row["composition"]: row for row in tables["table_4"]["rows"]}
+    assert (rows["black_cat"]["published"], rows["black_cat"]["kind"]) == ("held out", "adjective")
+    assert rows["black_cat"]["coco_shift_devtrain"] is None
+    assert rows["red_cat"]["coco_shift_devtrain"] == "held out"
+    assert len(rows) == 24 + 2 and "big_dog" not in rows
+
+
 def test_differences_are_paired_by_seed(tables):
     rows = tables["paired_differences_coco_shift_devtrain_vlbert_profile_paper"]["rows"]
     row = next(r for r in rows if (r["method"], r["minus"]) == ("er 10k", "vanilla"))
