@@ -85,7 +85,6 @@ def make_mir(
       UserError: sizes that are not positive, fewer candidates than replayed rows, an unknown
         name, or "sgd" without a learning rate.
     """
-    check_size("candidates", candidates)
     check_size("replay_size", replay_size)
     if candidates < replay_size:
         raise UserError(

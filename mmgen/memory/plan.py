@@ -184,4 +184,4 @@ def memory_at(
     """The memory after `step` iterations: what the state of that step must hold, bit for bit."""
     with on_host():
         rows, slots = jnp.asarray(stream_rows, jnp.int32), jnp.asarray(plan.insert_slot)
-        return _replay_inserts(memory, rows, slots, side_of_rows, step)
+        return _replay_inserts(memory, rows, slots, side_of_rows, jnp.asarray(step, jnp.int32))
