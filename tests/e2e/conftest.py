@@ -49,13 +49,19 @@ class Bench:
         return run
 
     def once(self, name: str, make: Callable[[pathlib.Path], None]) -> pathlib.Path:
-        """The folder `name`, made by whoever comes first."""
-        folder, done = self.shared / name, self.shared / f"{name}.done"
-        with open(self.shared / f"{name}.lock", "w") as lock:
+        """The folder `name`, made by whoever comes first; if that fails, nobody tries again."""
+        folder, state = self.shared / name, self.shared / f"{name}.state"
+        with open(state, "a+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not done.exists():
+            lock.seek(0)
+            if not (said := lock.read()):
+                lock.write("failed")
+                lock.flush()
                 make(folder)
-                done.touch()
+                said = "made"
+                lock.truncate(0)
+                lock.write(said)
+        assert said == "made", f"{name} could not be made; see the test that tried"
         return folder
 
 

@@ -42,6 +42,7 @@ def run_command(*command: str, **variables: str) -> subprocess.CompletedProcess[
         output, errors = process.communicate(timeout=LIMIT)
     except BaseException:
         os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
         raise
     return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
