@@ -66,7 +66,7 @@ class VLBERT(nn.Module):
         """Sums of embeddings of text, objects and end, and which of these slots exist."""
         position = self.param("position_embedding", normal_init, (self.max_positions, self.hidden))
         segment = self.param("segment_embedding", normal_init, (SEGMENTS, self.hidden))
-        length = batch["text_mask"].sum(-1)
+        length = jnp.sum(batch["text_mask"], -1)
         image, objects, object_mask = self._embed_regions(batch)
         text = words + image + position[: words.shape[1]] + segment[TEXT_SEGMENT]
         objects = objects + position[length][:, None] + segment[OBJECT_SEGMENT]

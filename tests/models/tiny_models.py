@@ -1,5 +1,7 @@
 """Models and batches small enough for a test, shared by the model and task tests."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from mmgen.models.lxmert import make_lxmert
@@ -15,7 +17,7 @@ SIZES = {
     "feature_dim": FEATURES,
 }
 VLBERT_SIZES = {**SIZES, "layers": 3}
-LXMERT_SIZES = {**SIZES, "layers": 2, "visual_layers": 1, "cross_layers": 3}
+LXMERT_SIZES = {**SIZES, "layers": 2, "visual_layers": 1, "cross_layers": 2}
 
 
 def tiny_vlbert(**settings):
@@ -98,10 +100,17 @@ def with_padded_rows(batch, count, seed=1):
 
 def randomise(params, seed=0):
     """Parameters of a size at which every part of the model matters, norm gains included."""
-    import jax
-
     rng = np.random.default_rng(seed)
     return jax.tree.map(
-        lambda leaf: (np.asarray(leaf) + 0.3 * rng.normal(size=leaf.shape)).astype(np.float32),
+        lambda leaf: jnp.asarray(leaf + 0.3 * rng.normal(size=leaf.shape), jnp.float32),
         params,
     )
+
+
+QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+"""Compiler options: an eighth of the compile time, slow machine code, the same arithmetic."""
+
+
+def quick_jit(function):
+    """`jax.jit` for programs that run a handful of times."""
+    return jax.jit(function, compiler_options=QUICK)

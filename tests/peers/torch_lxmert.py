@@ -3,7 +3,7 @@ release holds but never reads."""
 
 import torch
 from torch import Tensor, nn
-from torch_layers import LAYER_NORM_EPS, Attention, FeedForward, Head, Layer, additive_mask
+from torch_layers import LAYER_NORM_EPS, Attention, Head, Layer, additive_mask
 
 
 class CrossLayer(nn.Module):
