@@ -15,6 +15,7 @@ from ml_collections import ConfigDict
 from mmgen.algorithms.base import Algorithm
 from mmgen.core.mesh import Mesh, local_rows
 from mmgen.core.optim import make_optimizer
+from mmgen.core.resident import Data, Resident, make_schedule
 from mmgen.core.state import TrainState
 from mmgen.data.buckets import Bucket
 from mmgen.data.columns import Dataset, Split
@@ -31,6 +32,7 @@ from mmgen.data.run_data import (
 )
 from mmgen.data.schema import IGNORE_ID
 from mmgen.data.streams import TIME_BINS, task_time_information
+from mmgen.data.tables import build_tables, gather_batch
 from mmgen.errors import UserError
 from mmgen.evaluation.schedule import evaluation_steps
 from mmgen.memory.balanced import make_balanced_sqrt, masked_words
@@ -138,6 +140,24 @@ class Experiment(NamedTuple):
             feature_dim=feature_dim(dataset),
             text_only=self.config.text_only,
             local_rows=np.arange if mesh is None else partial(local_rows, mesh=mesh),
+        )
+
+    def resident(self) -> Resident:
+        """The same data and schedule as of `feeds`, to lie in device memory."""
+        dataset, feeds = self.dataset, self.feeds()
+        tables = build_tables(
+            self.split("train"),
+            dataset.features,
+            feature_dim=feature_dim(dataset),
+            text_only=self.config.text_only,
+        )
+        schedule = make_schedule(
+            feeds.stream_rows, feeds.bucket_index, self.plan, self.algorithm.draws
+        )
+        return Resident(
+            data=Data(tables, schedule, self.side_of_rows),
+            gather=partial(gather_batch, vocabulary=dataset.vocabulary, max_span=max_span(dataset)),
+            buckets=self.buckets,
         )
 
 

@@ -55,16 +55,18 @@ def kernels() -> list[str]:
     return modules(
         "core/mesh.py",
         "core/optim.py",
+        "core/resident.py",
         "core/rng.py",
         "core/state.py",
         "data/schema.py",
         "data/streams.py",
+        "data/tables.py",
         "algorithms/**/*.py",
         "memory/**/*.py",
         "models/**/*.py",
         "tasks/**/*.py",
         "bench.py",
-        "bench/**/*.py",
+        "benchmark/**/*.py",
     )
 
 

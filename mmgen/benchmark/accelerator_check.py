@@ -67,13 +67,13 @@ def stages() -> dict[str, Stage]:
 
     return {
         "sanity": Stage(sanity, 60),
-        "full_pass": Stage(full_pass, 330),
+        "full_pass": Stage(full_pass, 300),
         "bench": Stage(bench, 200),
         "numerics": Stage(numerics.numerics, 120),
         "determinism": Stage(
-            numerics.determinism, 60, "--xla_gpu_exclude_nondeterministic_ops=true"
+            numerics.determinism, 80, "--xla_gpu_exclude_nondeterministic_ops=true"
         ),
-        **{name: Stage(speed, 60, flags) for name, flags in FLAGS.items()},
+        **{name: Stage(speed, 90, flags) for name, flags in FLAGS.items()},
     }
 
 

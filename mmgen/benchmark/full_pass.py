@@ -5,7 +5,7 @@ import functools
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -19,9 +19,10 @@ from mmgen.benchmark.scales import Scale
 from mmgen.benchmark.subjects import Subject
 from mmgen.benchmark.workload import device_tables
 from mmgen.core.mesh import make_mesh, put_replicated
-from mmgen.core.resident import choose_chunk, put_data
+from mmgen.core.resident import CompiledChunk, choose_chunk, put_data
 from mmgen.core.rng import stream_key
 from mmgen.core.state import TrainState
+from mmgen.data.buckets import Bucket
 from mmgen.memory.plan import memory_at
 
 IN_FLIGHT = 4
@@ -116,14 +117,15 @@ def _load(
     )
     seed = put_replicated(np.uint32(0), mesh)
     state = subject.placed_shapes(mesh)
-    many = subject.chunk(mesh)
+    chunks: list[CompiledChunk] = []
 
-    def job(program: Any, count: int) -> Callable[[], Program]:
-        return lambda: compile_ahead(program.call, state, data, seed, count)
+    def job(buckets: tuple[Bucket, ...], count: int) -> Callable[[], Program]:
+        chunks.append(subject._replace(buckets=buckets).chunk(mesh))
+        return functools.partial(compile_ahead, chunks[-1].call, state, data, seed, count)
 
-    jobs = {"chunk": job(many, chunk)}
+    jobs = {"chunk": job(subject.buckets, chunk)}
     for number, bucket in enumerate(subject.buckets):
-        jobs[f"single{number}"] = job(subject._replace(buckets=(bucket,)).chunk(mesh), 1)
+        jobs[f"single{number}"] = job((bucket,), 1)
     jobs["born"] = lambda: compile_ahead(subject.born(mesh), stream_key(0, "init"))
     attempts = compile_all(jobs, threads=scale.threads, seconds=scale.compile_seconds)
     record.add(**compilation_facts(attempts))
@@ -137,7 +139,8 @@ def _load(
     if not ways:
         raise RuntimeError(f"no program was compiled: {attempts.failures}")
     born = found["born"].call if "born" in found else subject.born(mesh)
-    return born, ways, many.traces[-1].names
+    names = next(chunk.traces[-1].names for chunk in chunks if chunk.traces)
+    return born, ways, names
 
 
 def _report_pass(record: Record, subject: Subject, driven: Driven, names: tuple[str, ...]) -> None:
@@ -150,6 +153,7 @@ def _report_pass(record: Record, subject: Subject, driven: Driven, names: tuple[
     ends = min(ENDS, driven.steps // 4)
     memory = jax.device_get(driven.state.memory)
     rows = subject.feeds.stream_rows
+    assert subject.plan is not None and subject.memory is not None
     expected = memory_at(subject.plan, subject.memory, rows, driven.steps)
     record.add(
         steps_made=driven.steps,

@@ -42,7 +42,7 @@ class Scale:
 
     images: int = COCO_IMAGES
     instances: int = COCO_INSTANCES
-    clock_instances: int = 120_000
+    clock_instances: int = 64_000
     feature_dim: int = FEATURE_DIM
     pieces: int = COCO_PIECES
     word_rows: int = WORD_ROWS
@@ -55,7 +55,7 @@ class Scale:
     bucket: Bucket = TYPICAL
     chunk: int = 150
     matmul_size: int = 8192
-    pass_seconds: float = 150.0
+    pass_seconds: float = 130.0
     compile_seconds: float = 130.0
     threads: int = 8
     patience: float = 1.0

@@ -121,7 +121,7 @@ class Subject(NamedTuple):
         stream, *replay = (_batch(self.workload, np.arange(size), bucket) for size in sizes)
         if self.plan is None:
             return Feed(stream, tuple(replay))
-        slots = [np.arange(size, dtype=np.int32) for size in sizes]
+        slots: list[Any] = [np.arange(size, dtype=np.int32) for size in sizes]
         return Feed(stream, tuple(replay), slots[0], tuple(slots[1:]))
 
 

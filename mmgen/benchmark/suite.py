@@ -1,5 +1,6 @@
 """Single iterations under the clock: algorithms and models, from the host and from the device."""
 
+import concurrent.futures
 import functools
 import time
 from collections.abc import Callable, Sequence
@@ -80,22 +81,28 @@ def clock_cases(record: Record, scale: Scale, cases: Sequence[Case], wait: bool 
     store = host_store(workload) if wait else None
     failures: dict[str, str] = {}
     benches: list[Bench] = []
-    for case in cases:
-        try:
-            subject = scale.subject(
-                workload,
-                model=case.model,
-                algorithm=case.algorithm,
-                batch_size=case.batch_size,
-                buckets=(scale.bucket,),
-                store=store,
-                **dict(case.settings),
-            )
-            data = put_data(subject.data(tables), mesh) if case.chunk and tables else None
-            feed = put_feed(subject.feed_at(scale.bucket), mesh)
-            benches.append(Bench(case, subject, data, feed))
-        except Exception as error:
-            failures[case.name] = f"{type(error).__name__}: {error}"[:500]
+
+    def make(case: Case) -> Bench:
+        subject = scale.subject(
+            workload,
+            model=case.model,
+            algorithm=case.algorithm,
+            batch_size=case.batch_size,
+            buckets=(scale.bucket,),
+            store=store,
+            **dict(case.settings),
+        )
+        data = put_data(subject.data(tables), mesh) if case.chunk and tables else None
+        return Bench(case, subject, data, put_feed(subject.feed_at(scale.bucket), mesh))
+
+    # Side by side: most of it is compiling the replay plans.
+    with concurrent.futures.ThreadPoolExecutor(scale.threads) as pool:
+        futures = [pool.submit(make, case) for case in cases]
+        for case, future in zip(cases, futures, strict=True):
+            try:
+                benches.append(future.result())
+            except Exception as error:
+                failures[case.name] = f"{type(error).__name__}: {error}"[:500]
     record.add(failures=failures)
     jobs = {name: job for bench in benches for name, job in _jobs(bench, ground).items()}
     attempts = compile_all(jobs, threads=scale.threads, seconds=scale.compile_seconds)
@@ -108,7 +115,7 @@ def clock_cases(record: Record, scale: Scale, cases: Sequence[Case], wait: bool 
 def _jobs(bench: Bench, ground: Ground) -> dict[str, Callable[[], Program]]:
     subject, mesh = bench.subject, ground.mesh
     state = subject.placed_shapes(mesh)
-    jobs = {
+    jobs: dict[str, Callable[[], Program]] = {
         f"{bench.case.name}, host": functools.partial(
             compile_ahead, subject.step(mesh).call, state, bench.feed, ground.seed
         )
@@ -215,7 +222,7 @@ def _wait_share(
     return state, share
 
 
-def _is_ready(values: Array | None) -> bool:
+def _is_ready(values: Any) -> bool:
     return values is None or values.is_ready()
 
 

@@ -157,8 +157,8 @@ def device_tables(workload: Workload, dtype: DTypeLike, seed: int = 0) -> Tables
     """The workload's tables on the default device, features drawn there: nothing is copied."""
     tables = build_tables(workload.split, hollow_store(workload), feature_dim=workload.feature_dim)
     regions, images = len(tables.features), len(tables.whole_image)
-    return Tables(
-        *(jax.device_put(column) for column in tables[:5]),
+    placed = jax.device_put(tables._replace(features=(), boxes=(), whole_image=()))
+    return placed._replace(
         features=_draw_features(stream_key(seed, "benchmark/regions"), regions, workload, dtype),
         boxes=jnp.tile(jnp.array([0.1, 0.2, 0.7, 0.9], jnp.float32), (regions, 1)),
         whole_image=_draw_features(stream_key(seed, "benchmark/images"), images, workload, dtype),
