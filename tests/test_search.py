@@ -12,7 +12,7 @@ from e2e.conftest import bench
 
 from mmgen import run, search
 from mmgen.core.workdir import Workdir
-from mmgen.errors import UserError
+from mmgen.errors import Diverged, UserError
 from mmgen.report.leaderboard import Result, leaderboard, ranked
 from mmgen.settings.command_line import load_config, parse_config
 
@@ -60,8 +60,12 @@ def test_a_finished_trial_is_not_repeated(searched, monkeypatch):
     out, arguments = searched
     before = (out / "leaderboard.md").read_text()
     trained = []
-    train = run._train
-    monkeypatch.setattr(run, "_train", lambda *a: trained.append(a[1].root.name) or train(*a))
+
+    def train(experiment, folder, command):
+        trained.append(folder.root.name)
+        raise Diverged("as before")
+
+    monkeypatch.setattr(run, "_train", train)
     search.main(arguments)
     assert trained == ["learning_rate=1e30-s0"]
     assert (out / "leaderboard.md").read_text() == before

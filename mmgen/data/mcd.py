@@ -88,7 +88,7 @@ class McdSplit(NamedTuple):
 
 
 def chernoff_divergence(
-    train: Mapping[Hashable, int], heldout: Mapping[Hashable, int], alpha: float
+    train: Mapping[Any, int], heldout: Mapping[Any, int], alpha: float
 ) -> float:
     """1 - sum_k p_k^alpha q_k^(1 - alpha) of two counts; 1 if one of them is empty."""
     sizes = sum(train.values()), sum(heldout.values())
