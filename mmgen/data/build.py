@@ -1,6 +1,6 @@
 """Build a prepared data set.
 
-python -m mmgen.data.build NAME --raw DIR --out DIR   build
+python -m mmgen.data.build NAME --raw DIR --out DIR   build; --KEY=VALUE is a setting of NAME
 python -m mmgen.data.build --list                     what can be built
 python -m mmgen.data.build --check DIR                verify a built data set
 """
@@ -16,6 +16,8 @@ from mmgen.data.builders import BUILDERS, find_builder
 from mmgen.data.builders.request import BuildRequest
 from mmgen.data.checks import shared_images, verify_dataset
 from mmgen.data.columns import Dataset, open_dataset
+from mmgen.data.compact import dataset as compact
+from mmgen.data.folder import MANIFEST
 from mmgen.errors import UserError
 from mmgen.settings.command_line import fail
 
@@ -44,12 +46,16 @@ def main(arguments: Sequence[str]) -> None:
     Raises:
       UserError: whatever the user can mend.
     """
-    options = _parser().parse_args(arguments)
+    options, settings = _parser().parse_known_args(arguments)
+    options.set += [_bare(text) for text in settings]
     if options.list:
         print(listing())
     elif options.check is not None:
-        dataset = open_dataset(options.check)
-        verify_dataset(dataset)
+        dataset = open_prepared(options.check)
+        if isinstance(dataset, Dataset):
+            verify_dataset(dataset)
+        else:
+            compact.verify_compact(dataset)
         print(summary(dataset))
         print("every rule holds and every checksum is right")
     elif options.name is None:
@@ -58,14 +64,23 @@ def main(arguments: Sequence[str]) -> None:
         print(summary(build(_request(options), tfds=options.tfds)))
 
 
-def build(request: BuildRequest, *, tfds: bool = True) -> Dataset:
-    """Build a data set, with its TFDS copy if `tfds`."""
-    dataset = open_dataset(find_builder(request.name).build(request))
-    if tfds:
+def build(request: BuildRequest, *, tfds: bool = True) -> Dataset | compact.CompactDataset:
+    """Build a data set, with its TFDS copy if `tfds` and its kind has one."""
+    dataset = open_prepared(find_builder(request.name).build(request))
+    if tfds and isinstance(dataset, Dataset):
         from mmgen.data.tfds_export import export_tfds
 
         export_tfds(dataset)
     return dataset
+
+
+def open_prepared(path: pathlib.Path) -> Dataset | compact.CompactDataset:
+    """Open a data set of any kind; UserError if there is none in `path`."""
+    try:
+        kind = json.loads((path / MANIFEST).read_text(encoding="utf-8"))["kind"]
+    except (OSError, ValueError, KeyError, TypeError):
+        kind = None  # open_dataset says what is wrong
+    return compact.open_compact(path) if kind == compact.KIND else open_dataset(path)
 
 
 def listing() -> str:
@@ -78,8 +93,10 @@ def listing() -> str:
     return "\n".join(lines)
 
 
-def summary(dataset: Dataset) -> str:
+def summary(dataset: Dataset | compact.CompactDataset) -> str:
     """Name, counts (the columns of the paper's Table 1) and fingerprint, as text."""
+    if isinstance(dataset, compact.CompactDataset):
+        return compact.summary(dataset)
     info = dataset.info
     lines = [f"data set {info['name']} in {dataset.root}", ""]
     table = [["split", *(heading for heading, _ in COUNTS)]]
@@ -133,10 +150,20 @@ def _setting(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals:
         raise UserError(f"--set {text}: expected key=value")
+    if value in ("True", "False"):
+        return key, value == "True"
     try:
         return key, json.loads(value)
     except ValueError:
         return key, value
+
+
+def _bare(text: str) -> str:
+    """`--target-dc=0.6` as a setting; UserError for anything else that is not an option."""
+    if not text.startswith("--") or "=" not in text:
+        raise UserError(f"unrecognized arguments: {text}; --help shows the options")
+    key, _, value = text.removeprefix("--").partition("=")
+    return f"{key.replace('-', '_')}={value}"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -157,7 +184,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--features", type=folder, metavar="DIR", help="feature store to attach")
     add("--tokenizer", metavar="PATH", help="vocab.txt of bert-base-uncased, or its folder")
     add("--pairs", type=folder, metavar="DIR", help="folder of the held-out concept pairs")
-    add("--data-seed", type=int, default=0, metavar="N", help="seed of worlds and splits")
+    add("--data-seed", "--seed", type=int, default=0, metavar="N", help="seed of worlds and splits")
     add("--set", action="append", default=[], metavar="KEY=VALUE", help="setting of the builder")
     add("--force", action="store_true", help="replace a finished data set")
     add("--no-tfds", dest="tfds", action="store_false", help="leave the TFDS copy out")

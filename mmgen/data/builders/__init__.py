@@ -53,6 +53,11 @@ BUILDERS: dict[str, Builder] = {
         "Sentences/, tags.jsonl.gz, flickr_vocab.txt, flickr_tasks, flickr_*_map.json",
         "Flickr-shift from Flickr30k Entities",
     ),
+    "compact": Builder(
+        "mmgen.data.builders.compact:build_compact",
+        "EPIC_100_train.csv, EPIC_100_verb_classes.csv, EPIC_100_noun_classes.csv, or your own",
+        "CompAct from EPIC-KITCHENS csv; --split=mcd|random|resplit|random_by_video",
+    ),
     "captions": Builder(
         "mmgen.data.builders.captions:build_captions",
         "train.jsonl and other splits: {image_id, caption, span, task} per line",

@@ -145,6 +145,7 @@ def _choose_train(
     request: BuildRequest, raw: pathlib.Path, *names: str, substitute: str
 ) -> _Choice:
     """Which stream trains, and the data set's name that says so."""
+    request.chosen({})
     if request.train_from == substitute:
         return _Choice(f"{request.name}_{substitute}train", True)
     if request.train_from not in (None, "train"):

@@ -1,0 +1,215 @@
+"""A prepared CompAct data set on disk.
+
+dataset.json              manifest, written last: without it the folder is unfinished
+instances/SPLIT.jsonl     one instance per line, see `mmgen.data.compact.samples.FIELDS`
+verbs.json, nouns.json    class lists: [{"key": name, "strings": [...]}], the id is the position
+report.md, report.json    what was built, beside what was published
+figures/                  Figs. 4 and 8 of the paper, where matplotlib is installed
+"""
+
+import functools
+import hashlib
+import json
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool
+
+from mmgen.data.columns import file_sha256
+from mmgen.data.compact.classes import ClassList
+from mmgen.data.compact.samples import FIELDS, Instance, read_instances, write_instances
+from mmgen.data.folder import MANIFEST, FolderWriter
+from mmgen.errors import UserError
+
+KIND = "compact"
+SPLITS = ("train", "validation", "test")
+
+
+class CompactDataset:
+    """An opened data set.
+
+    Attributes:
+      root: its folder.
+      info: the manifest `dataset.json`.
+    """
+
+    def __init__(self, root: pathlib.Path, info: dict[str, Any]):
+        self.root = root
+        self.info = info
+        self._splits: dict[str, list[Instance]] = {}
+
+    def split(self, name: str) -> list[Instance]:
+        """Instances of the split called `name`; UserError names the splits there are."""
+        if name not in self.info["splits"]:
+            raise UserError(
+                f"data set {self.info['name']} has no split {name!r}, only "
+                f"{', '.join(self.info['splits'])}"
+            )
+        if name not in self._splits:
+            self._splits[name] = list(read_instances(_instances(self.root, name)))
+        return self._splits[name]
+
+    @functools.cached_property
+    def verbs(self) -> ClassList:
+        """Classes of verbs."""
+        return _read_list(self.root / "verbs.json")
+
+    @functools.cached_property
+    def nouns(self) -> ClassList:
+        """Classes of nouns."""
+        return _read_list(self.root / "nouns.json")
+
+    def unseen(self, name: str) -> Bool[np.ndarray, " n"]:
+        """Which instances of a split have a target compound that is no target of train.
+
+        Compounds are strings or classes, as the split was made.
+        """
+        level = self.info["settings"]["compounds"]
+        known = {target_compound(one, level) for one in self.split("train")}
+        return np.array(
+            [target_compound(one, level) not in known for one in self.split(name)], bool
+        )
+
+
+def target_compound(instance: Instance, level: str) -> tuple:
+    """(verb, noun) of an instance's target, as "string" or "class"."""
+    keys = ("verbs", "nouns") if level == "string" else ("verb_classes", "noun_classes")
+    return tuple(instance[key][-1] for key in keys)
+
+
+def open_compact(path: str | pathlib.Path) -> CompactDataset:
+    """Open a prepared data set; UserError if there is none, or one of another kind."""
+    root = pathlib.Path(path)
+    manifest = root / MANIFEST
+    if not manifest.is_file():
+        raise UserError(
+            f"{root} holds no finished data set ({MANIFEST} is missing): "
+            f"build it with python -m mmgen.data.build compact --out {root.parent}"
+        )
+    try:
+        info = json.loads(manifest.read_text(encoding="utf-8"))
+        kind = info["kind"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{manifest} is damaged ({error!r}): build the data set again") from error
+    if kind != KIND:
+        raise UserError(f"{manifest} is of kind {kind!r}, expected {KIND!r}")
+    return CompactDataset(root, info)
+
+
+class CompactWriter(FolderWriter):
+    """Builds a data set; see `FolderWriter` for what happens to one that is not finished.
+
+    Args:
+      root: the data set's folder.
+      info: the manifest but for what is counted here (`kind`, `splits`, `classes`,
+        `fingerprint`): name, builder, settings, data_seed, licences, sources, paper_scale, world.
+      force: replace a finished data set of that name.
+    """
+
+    def __init__(self, root: str | pathlib.Path, info: dict[str, Any], *, force: bool = False):
+        super().__init__(root, force=force)
+        self._info = dict(info, kind=KIND, splits={})
+
+    def write_classes(self, verbs: ClassList, nouns: ClassList) -> None:
+        """Write the class lists."""
+        self._info["classes"] = {"verbs": len(verbs), "nouns": len(nouns)}
+        for name, classes in (("verbs", verbs), ("nouns", nouns)):
+            write_json(self.folder / f"{name}.json", _list_records(classes))
+
+    def write_split(self, name: str, instances: Iterable[Instance]) -> None:
+        """Write a split."""
+        if name not in SPLITS:
+            raise ValueError(f"split {name!r} is none of {SPLITS}")
+        path = _instances(self.folder, name)
+        path.parent.mkdir(exist_ok=True)
+        write_instances(path, instances)
+        self._info["splits"][name] = {}
+
+    def complete(self) -> dict[str, Any]:
+        """Counts and checksums; the manifest."""
+        dataset = CompactDataset(self.folder, self._info)
+        for name, facts in self._info["splits"].items():
+            instances = dataset.split(name)
+            facts["examples"] = len(instances)
+            facts["videos"] = len({one["video_id"] for one in instances})
+            facts["clips"] = len({clip for one in instances for clip in one["narration_ids"]})
+            facts["sha256"] = file_sha256(_instances(self.folder, name))
+        self._info["fingerprint"] = fingerprint(self._info, self.folder)
+        check_compact(dataset)
+        return self._info
+
+
+def check_compact(dataset: CompactDataset) -> None:
+    """UserError for a split without instances, a missing field, or an instance in two splits."""
+    places: dict[str, str] = {}
+    for name in dataset.info["splits"]:
+        where = f"data set {dataset.info['name']}, split {name}"
+        if not dataset.split(name):
+            raise UserError(f"{where}: there is no instance")
+        for line, instance in enumerate(dataset.split(name), start=1):
+            if tuple(instance) != FIELDS:
+                raise UserError(f"{where}, line {line}: the fields are not those of an instance")
+            other = places.setdefault(instance["key"], name)
+            if other != name:
+                raise UserError(f"{where}, line {line}: {instance['key']} is in {other}, too")
+
+
+def verify_compact(dataset: CompactDataset) -> None:
+    """Check every rule and recompute every checksum; UserError names the file that is not right."""
+    for name, facts in dataset.info["splits"].items():
+        file = _instances(dataset.root, name)
+        if not file.is_file() or file_sha256(file) != facts["sha256"]:
+            raise UserError(f"{file} is not the file that was built: build the data set again")
+    check_compact(dataset)
+    if fingerprint(dataset.info, dataset.root) != dataset.info["fingerprint"]:
+        raise UserError(
+            f"{dataset.root}: the manifest or a class list was changed after the build: build the "
+            "data set again"
+        )
+
+
+def fingerprint(info: Mapping[str, Any], folder: pathlib.Path) -> str:
+    """Hex SHA-256 of everything that decides a data set's numbers."""
+    facts = {key: info[key] for key in ("name", "kind", "settings", "data_seed", "classes")}
+    facts["splits"] = {name: split["sha256"] for name, split in info["splits"].items()}
+    facts["lists"] = [file_sha256(folder / f"{name}.json") for name in ("verbs", "nouns")]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def summary(dataset: CompactDataset) -> str:
+    """Name, sizes and fingerprint, then the build report."""
+    sizes = ", ".join(
+        f"{name} {facts['examples']:,}" for name, facts in dataset.info["splits"].items()
+    )
+    lines = [
+        f"data set {dataset.info['name']} in {dataset.root}",
+        f"instances    {sizes}",
+        f"licences     {'; '.join(dataset.info['licences'])}",
+        f"fingerprint  {dataset.info['fingerprint']}",
+        "",
+    ]
+    return "\n".join(lines) + (dataset.root / "report.md").read_text(encoding="utf-8")
+
+
+def write_json(path: pathlib.Path, value: Any) -> None:
+    """Write `value` as indented JSON."""
+    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _instances(root: pathlib.Path, name: str) -> pathlib.Path:
+    return root / "instances" / f"{name}.jsonl"
+
+
+def _list_records(classes: ClassList) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = [{"key": key, "strings": []} for key in classes.keys]
+    for name, number in classes.class_of.items():
+        records[number]["strings"].append(name)
+    return records
+
+
+def _read_list(path: pathlib.Path) -> ClassList:
+    records = json.loads(path.read_text(encoding="utf-8"))
+    names = {name: number for number, one in enumerate(records) for name in one["strings"]}
+    return ClassList(tuple(one["key"] for one in records), names)
