@@ -26,10 +26,11 @@ class Mark(NamedTuple):
 def tree_marks(tree: PyTree) -> dict[str, Mark]:
     """A `Mark` for every array of `tree`, by its "/"-joined path. Waits for the arrays."""
     leaves = named_leaves(tree)
-    pending = {name: _checksum(leaf) for name, leaf in leaves.items()}
     marks = {}
-    for name, words in jax.device_get(pending).items():
-        leaf = leaves[name]
+    for name, leaf in leaves.items():
+        # One at a time: programs in flight together, each with its own sum over the devices, can
+        # wait for each other for ever where many virtual devices share few cores.
+        words = jax.device_get(_checksum(leaf))
         marks[name] = Mark(str(leaf.dtype), tuple(leaf.shape), int(words[0]), not words[1])
     return marks
 
