@@ -68,7 +68,7 @@ def stages() -> dict[str, Stage]:
     return {
         "sanity": Stage(sanity, 60),
         "full_pass": Stage(full_pass, 300),
-        "bench": Stage(bench, 200),
+        "bench": Stage(bench, 220),
         "numerics": Stage(numerics.numerics, 120),
         "determinism": Stage(
             numerics.determinism, 80, "--xla_gpu_exclude_nondeterministic_ops=true"
