@@ -1,9 +1,9 @@
 """Dropout from packed threefry bytes, numbered by site instead of by a tree of keys.
 
 Each place of a model that drops has a number, its site. The random bits of a pass are threefry of
-the pass's one key over the counter (site, element), so no key is ever split. XLA on CPU takes about
-two seconds to compile each `jax.random.bits` or `split`, and there would be twenty in a model; and
-one byte per element, eight to a counter, is what makes the bits cheap to draw.
+the pass's one key over the counter (site, element), so no key is ever split: twenty splits and
+draws of `jax.random` in a model took three quarters of its compile time. One byte per element,
+eight to a counter, is what makes the bits cheap to draw.
 """
 
 import functools
@@ -13,6 +13,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, UInt, UInt8, UInt32
+
+from mmgen.errors import UserError
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA
@@ -52,15 +54,24 @@ def dropped_of_256(rate: float) -> int:
     A tenth cannot be met exactly with one random byte per element. The released models drop .1
     exactly; kept values are scaled by the inverse of the probability in effect, so the expectation
     is theirs.
+
+    Raises:
+      UserError: a rate that would drop nothing although it is not 0, or everything.
     """
-    return round(rate * 256)
+    dropped = round(rate * 256)
+    if (dropped == 0 and rate != 0) or not 0 <= dropped < 256:
+        raise UserError(
+            f"config.model.dropout is {rate}, but dropout goes in steps of 1/256; give 0 or a rate "
+            "from 0.002 to 0.998."
+        )
+    return dropped
 
 
 def dropout(x: Float[Array, "*shape"], rate: float, noise: Noise | None) -> Float[Array, "*shape"]:
     """Zeroes each element with probability `dropped_of_256(rate) / 256` and rescales the rest."""
-    dropped = dropped_of_256(rate)
-    if noise is None or dropped == 0:
+    if noise is None or rate == 0:
         return x
+    dropped = dropped_of_256(rate)
     keep = random_bytes(noise, x.shape) >= dropped
     return jnp.where(keep, x * (256 / (256 - dropped)), 0.0)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mmgen.core.rng import stream_key
+from mmgen.errors import UserError
 from mmgen.models.dropout import (
     Noise,
     at_site,
@@ -51,6 +52,12 @@ def test_no_noise_or_rate_zero_changes_nothing():
     x = jnp.arange(12.0).reshape(3, 4)
     assert dropout(x, 0.1, None) is x
     assert dropout(x, 0.0, noise_from(KEY)) is x
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.999, -0.1])
+def test_a_rate_that_bytes_cannot_meet_is_refused(rate):
+    with pytest.raises(UserError, match=r"steps of 1/256"):
+        dropout(jnp.ones(3), rate, noise_from(KEY))
 
 
 def test_vmap_and_scan_draw_what_single_calls_draw():

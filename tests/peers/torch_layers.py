@@ -84,7 +84,7 @@ class Head(nn.Module):
 
 def masked_token_loss(logits: Tensor, batch: dict[str, Tensor]) -> Tensor:
     """Mean negative log-likelihood over the masked tokens of logits [b, t, v]."""
-    labels = torch.full(batch["tokens"].shape, -1, dtype=torch.long)
+    labels = torch.full(batch["tokens"].shape, -1, device=logits.device)
     real = batch["target_mask"] & batch["mask"][:, None]
     row, slot = real.nonzero(as_tuple=True)
     labels[row, batch["span_positions"][row, slot].long()] = batch["targets"][row, slot].long()
