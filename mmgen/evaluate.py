@@ -12,13 +12,10 @@ from collections.abc import Sequence
 
 from mmgen.core.workdir import Workdir
 from mmgen.errors import UserError
-from mmgen.evaluation.context import read_context
-from mmgen.evaluation.scores import Scores, score_run
+from mmgen.evaluation.scores import Scores
 from mmgen.report.tables import Column, Table, markdown
 from mmgen.settings.command_line import fail
-
-METRICS = "evals/metrics.json"
-"""Where the metrics go besides summary.json, which only a finished run has."""
+from mmgen.settings.kinds import kind_of, load
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -41,25 +38,9 @@ def main(arguments: Sequence[str]) -> None:
     if not workdir.file("config.json").exists():
         raise UserError(f"{options.workdir} is no workdir of a run: it has no config.json")
     with workdir.lock():
-        scores = evaluate(workdir, from_checkpoint=options.from_checkpoint)
+        kind = kind_of(workdir.read_json("config.json")["identity"])
+        scores = load(kind.rescore)(workdir, from_checkpoint=options.from_checkpoint)
     print(markdown(score_table(scores)))
-
-
-def evaluate(workdir: Workdir, *, from_checkpoint: bool) -> Scores:
-    """Every metric of the run, written to `evals/metrics.json`, summary.json and report.md."""
-    if from_checkpoint:
-        from mmgen.run import load_run
-
-        run = load_run(workdir.root)
-        run.evaluate(run.params, run.step, True)
-    scores = score_run(workdir.root, read_context(workdir.root))
-    workdir.write_json(METRICS, scores)
-    if workdir.file("summary.json").exists():
-        from mmgen.report.run_table import run_report
-
-        workdir.write_json("summary.json", workdir.read_json("summary.json") | {"metrics": scores})
-        workdir.write_text("report.md", run_report(workdir.root))
-    return scores
 
 
 def score_table(scores: Scores) -> Table:

@@ -20,6 +20,7 @@ from ml_collections import config_flags
 
 from mmgen.errors import UserError
 from mmgen.settings import command_line
+from mmgen.settings.kinds import kind_of, load
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "The experiment.", lock_config=True)
 _WORKDIR = flags.DEFINE_string("workdir", "", "Where results go.")
@@ -48,14 +49,11 @@ def main(argv: Sequence[str]) -> int:
     from mmgen.core import distributed
 
     distributed.initialize()
+    kind = kind_of(_CONFIG.value)
     if _DESCRIBE.value:
-        from mmgen.describe import describe
-
-        print(describe(_CONFIG.value))
+        print(load(kind.describe)(_CONFIG.value))
         return 0
-    from mmgen.run import run
-
-    return run(_CONFIG.value, _WORKDIR.value, command=" ".join(sys.argv[1:]))
+    return load(kind.run)(_CONFIG.value, _WORKDIR.value, command=" ".join(sys.argv[1:]))
 
 
 if __name__ == "__main__":

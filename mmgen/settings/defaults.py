@@ -26,6 +26,8 @@ placeholder = config_dict.placeholder
 def default_config() -> ConfigDict:
     """The full, unlocked tree of keys of a training run on a masked-span data set."""
     config = ConfigDict()
+    # What is trained or asked, see mmgen.settings.kinds.
+    config.kind = "masked_span"
     # Name of the experiment, used for the default workdir; the config file's stem.
     config.name = "experiment"
     # Initialisation, dropout and replay draws.

@@ -8,7 +8,8 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from mmgen.settings.command_line import flat_keys
-from mmgen.settings.defaults import OPERATIONAL, default_config
+from mmgen.settings.defaults import OPERATIONAL
+from mmgen.settings.kinds import kind_of, load
 
 
 def identity(config: ConfigDict, info: Mapping[str, Any]) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def recorded_config(record: Mapping[str, Any]) -> ConfigDict:
     Args:
       record: `{"identity": {dotted key: value}, "operational": {...}}`, see `Workdir.claim`.
     """
-    config = default_config()
+    config = load(kind_of(record["identity"]).defaults)()
     for path, value in {**record["identity"], **record["operational"]}.items():
         if path == "dataset.fingerprint":
             continue

@@ -67,6 +67,8 @@ def build_compact(request: BuildRequest) -> pathlib.Path:
     for option in ("train_from", "features", "tokenizer", "pairs"):
         if getattr(request, option) is not None:
             raise UserError(f"--{option.replace('_', '-')} has no meaning for {request.name}")
+    if request.data_seed < 0:
+        raise UserError(f"--seed={request.data_seed}: expected a number from 0 up")
     choice = _chosen(request)
     rules = WindowRules(**{key: choice[key] for key in WindowRules._fields})
     chosen = {key: choice[key] for key in SplitSettings._fields}

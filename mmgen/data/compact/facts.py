@@ -136,11 +136,19 @@ def split_facts(
 def seed_facts(
     table: ClipTable, windows: Windows, settings: SplitSettings, seeds: Sequence[int], say: Say
 ) -> dict[str, Any]:
-    """Trivial scores of the held-out pool over split seeds: every value, mean, sd and range."""
+    """Trivial scores of the held-out pool over split seeds: every value, mean, sd and range.
+
+    A seed whose split misses its goal is in "failed" with the reason.
+    """
     rows = []
+    failed = {}
     for seed in seeds:
         say(f"splitting with seed {seed}")
-        division = divide(table, windows, settings, seed)
+        try:
+            division = divide(table, windows, settings, seed)
+        except UserError as error:
+            failed[str(seed)] = str(error)
+            continue
         train, heldout = (windows.clips[r] for r in (division.rows["train"], division.heldout))
         row = scores(table, train, heldout)
         if division.mcd:
@@ -150,6 +158,7 @@ def seed_facts(
     table_of = {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else ())}
     return {
         "seeds": list(seeds),
+        "failed": failed,
         "rows": rows,
         "summary": {
             name: {

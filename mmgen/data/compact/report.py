@@ -175,7 +175,11 @@ def _scores(split: dict[str, Any], seeds: dict[str, Any]) -> list[str]:
         "",
         *_table(("per cent", *columns, "published, test"), rows),
     ]
-    if not seeds["seeds"]:
+    if seeds["failed"]:
+        lines += _paragraph(
+            f"No split that meets its goal with seeds {', '.join(seeds['failed'])}."
+        )
+    if not seeds["rows"]:
         return lines
     over = {
         name: seeds["summary"][name]

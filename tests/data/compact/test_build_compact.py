@@ -11,7 +11,9 @@ from tiny_epic import COLUMNS, clip_row, rows, write_csv, write_raw
 from mmgen.data.build import build, main
 from mmgen.data.builders.request import BuildRequest
 from mmgen.data.compact.dataset import open_compact, verify_compact
+from mmgen.data.compact.facts import seed_facts
 from mmgen.data.compact.samples import FIELDS
+from mmgen.data.compact.splits import SplitSettings
 from mmgen.errors import UserError
 
 SMALL = {"sizes": [60, 20, 20], "atom_limit": 0.2, "report_seeds": 0, "figures": False}
@@ -107,6 +109,15 @@ def test_the_report_holds_every_table(full):
     assert "(Fig. 4)" in text
 
 
+def test_a_seed_without_a_split_is_in_the_report(tiny):
+    table, windows = tiny
+    goal = SplitSettings(sizes=(60, 20, 20), atom_limit=0.005)
+    facts = seed_facts(table, windows, goal, range(4), lambda text: None)
+    assert 0 < len(facts["failed"]) < 4
+    assert len(facts["rows"]) == 4 - len(facts["failed"])
+    assert all("the atom divergence comes to" in reason for reason in facts["failed"].values())
+
+
 def test_without_matplotlib_the_report_says_so(raw, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     dataset = small(raw, tmp_path / "out", figures=True)
@@ -161,6 +172,7 @@ def test_the_command_line(raw, tmp_path, capsys):
         (["--strict=maybe"], "expected bool"),
         (["--report-seeds=-1"], "expected a count"),
         (["--sizes=100"], "expected list"),
+        (["--seed=-1"], "a number from 0 up"),
         (["--order=time"], "choose one of start_frame"),
         (["--pairs", "."], "no meaning for compact"),
         ([], "there are 347"),

@@ -1,0 +1,51 @@
+"""Kinds of experiments: what reads, describes, runs and scores a config of each."""
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from mmgen.settings.suggest import check_choice
+
+DEFAULT = "masked_span"
+
+
+class Kind(NamedTuple):
+    """Import paths `package.module:function`, so that a kind costs no import until it is used.
+
+    Attributes:
+      defaults: `() -> ConfigDict`, the full, unlocked tree of keys.
+      run: `(config, workdir, command) -> exit status`.
+      describe: `(config) -> str`, what a run would be.
+      rescore: `(workdir, from_checkpoint) -> scores`, every metric of a run again; writes
+        summary.json and report.md.
+    """
+
+    defaults: str
+    run: str
+    describe: str
+    rescore: str
+
+
+KINDS = {
+    # VisCOLL: fill the masked phrase of a caption, from a stream.
+    "masked_span": Kind(
+        "mmgen.settings.defaults:default_config",
+        "mmgen.run:run",
+        "mmgen.describe:describe",
+        "mmgen.evaluation.rescore:rescore",
+    ),
+}
+"""`config.kind` -> its parts."""
+
+
+def kind_of(config: Mapping[str, Any]) -> Kind:
+    """The kind of a config, or of the identity keys that a workdir records."""
+    name = config.get("kind") or DEFAULT
+    check_choice("config.kind", name, KINDS)
+    return KINDS[name]
+
+
+def load(path: str) -> Callable[..., Any]:
+    """The function at `package.module:function`."""
+    module, function = path.split(":")
+    return getattr(importlib.import_module(module), function)
