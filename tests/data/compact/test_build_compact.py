@@ -115,7 +115,8 @@ def test_a_seed_without_a_split_is_in_the_report(tiny):
     facts = seed_facts(table, windows, goal, range(4), lambda text: None)
     assert 0 < len(facts["failed"]) < 4
     assert len(facts["rows"]) == 4 - len(facts["failed"])
-    assert all("the atom divergence comes to" in reason for reason in facts["failed"].values())
+    for reason in facts["failed"].values():
+        assert "windows fit" in reason or "divergence comes to" in reason
 
 
 def test_without_matplotlib_the_report_says_so(raw, tmp_path, monkeypatch):
