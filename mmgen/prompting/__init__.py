@@ -1,0 +1,1 @@
+"""Benchmarks that ask a model: generate, judge, score, each of them re-runnable alone."""
