@@ -43,7 +43,7 @@ from mmgen.memory.stop_words import function_word_ids
 from mmgen.memory.task_balanced import make_task_balanced
 from mmgen.models.lxmert import make_lxmert
 from mmgen.models.vlbert import make_vlbert
-from mmgen.settings.resolve import resolve
+from mmgen.settings.resolve import check, resolve
 from mmgen.settings.suggest import check_choice
 from mmgen.tasks.base import Task
 from mmgen.tasks.masked_span import make_masked_span_task
@@ -170,6 +170,10 @@ def prepare(config: ConfigDict) -> Experiment:
     Raises:
       UserError: whatever the user can mend, in one sentence.
     """
+    # Before the data: a typo must not cost the building of a world.
+    check(config)
+    _model_factory(config)
+    _algorithm_factory(config)
     dataset = locate(config)
     return build(resolve(config, dataset.info), dataset)
 
@@ -209,13 +213,18 @@ def build(config: ConfigDict, dataset: Dataset) -> Experiment:
 
 def make_task(config: ConfigDict, dataset: Dataset) -> tuple[Task, Callable | None]:
     """The task with its model, and the model's gradient mask if some of its rows are frozen."""
+    make = _model_factory(config)
     settings = config.model.to_dict()
-    name = settings.pop("factory")
-    settings.pop("size")
-    make = MODELS.get(name) or _plug_in("config.model.factory", name, MODELS)
+    for name in ("factory", "size"):
+        settings.pop(name)
     model = make(feature_dim=feature_dim(dataset), profile=config.profile, **settings)
     task = make_masked_span_task(model, weighting=config.loss.weighting)
     return task, getattr(model, "gradient_mask", None)
+
+
+def _model_factory(config: ConfigDict) -> Callable[..., Any]:
+    name = config.model.factory
+    return MODELS.get(name) or _plug_in("config.model.factory", name, MODELS)
 
 
 def _memory(config: ConfigDict, dataset: Dataset) -> tuple[Memory | None, Any]:
@@ -252,18 +261,9 @@ def _algorithm(
     Settings are the keys of `config.algorithm`, and what of model, profile and optimizer an
     algorithm may ask for.
     """
+    make = _algorithm_factory(config)
     settings = config.algorithm.to_dict()
-    name = settings.pop("name")
-    if name in ALGORITHMS:
-        module = importlib.import_module(f"mmgen.algorithms.{name}")
-        make = getattr(module, f"make_{name}")
-    else:
-        make = _plug_in("config.algorithm.name", name, ALGORITHMS)
-    if memory is None and name in REPLAYING:
-        raise UserError(
-            f"config.algorithm.name={name!r} replays from memory; set config.memory.policy, "
-            "e.g. 'reservoir', and config.memory.size."
-        )
+    settings.pop("name")
     known = {
         "width": max_span(dataset),
         "rows": config.model.vocabulary_rows,
@@ -274,6 +274,18 @@ def _algorithm(
     accepted = inspect.signature(make).parameters
     chosen = {key: value for key, value in known.items() if key in accepted}
     return make(task, optimizer, memory, **chosen)
+
+
+def _algorithm_factory(config: ConfigDict) -> Callable[..., Any]:
+    name = config.algorithm.name
+    if config.memory.policy == "none" and name in REPLAYING:
+        raise UserError(
+            f"config.algorithm.name={name!r} replays from memory; set config.memory.policy, "
+            "e.g. 'reservoir', and config.memory.size."
+        )
+    if name in ALGORITHMS:
+        return getattr(importlib.import_module(f"mmgen.algorithms.{name}"), f"make_{name}")
+    return _plug_in("config.algorithm.name", name, ALGORITHMS)
 
 
 def _plug_in(key: str, name: str, known: Iterable[str]) -> Callable[..., Any]:

@@ -62,6 +62,7 @@ CHOICES = {
     "algorithm.aggregate": ("avg", "max"),
     "algorithm.virtual_step": ("adamw", "sgd", "none"),
     "memory.policy": ("none", "reservoir", "task_balanced", "balanced_sqrt"),
+    "memory.size": tuple(MEMORY_SIZES),
     "memory.reservoir": ("vitter", "viscoll_release"),
     "memory.divergence": ("memory_target", "target_memory"),
     "optimizer.name": ("adamw", "adam_release"),
@@ -110,8 +111,7 @@ def resolve(config: ConfigDict, info: Mapping[str, Any]) -> ConfigDict:
     Pure: the same two arguments give the same result, and neither is changed.
     """
     config = config.copy_and_resolve_references().unlock()
-    for path in ("profile", "text_only", "stream.kind", "stream.order", "residency"):
-        check_choice(f"config.{path}", get(config, path), CHOICES[path])
+    check(config)
     world = bool(info["world"])
     _resolve_profile(config, info["paper_size"])
     _resolve_model(config, world, info["vocabulary"]["rows"])
@@ -124,7 +124,7 @@ def resolve(config: ConfigDict, info: Mapping[str, Any]) -> ConfigDict:
     _set_missing(config, "algorithm.top_k", 0 if world else 64)
     _set_missing(config, "evaluation.schedule", "even" if world else "paper")
     _set_missing(config, "buckets.max", 1 if world else 3)
-    _validate(config)
+    check(config)
     return config.lock()
 
 
@@ -145,17 +145,13 @@ def _resolve_model(config: ConfigDict, world: bool, vocabulary_rows: int) -> Non
             f"config.model.vocabulary_rows is {model.vocabulary_rows}, but the data set's "
             f"vocabulary has {vocabulary_rows} tokens; give at least as many rows."
         )
-    if ":" not in model.factory:
-        check_choice("config.model.factory", model.factory, SIZES)
-    sizes = SIZES.get(model.factory, SIZES["vlbert"])
-    check_choice("config.model.size", model.size, sizes)
-    for name, value in sizes[model.size].items():
+    for name, value in _model_sizes(config)[model.size].items():
         _set_missing(config, f"model.{name}", value)
-    if model.hidden % model.heads:
-        raise UserError(
-            f"config.model.hidden={model.hidden} is not a multiple of "
-            f"config.model.heads={model.heads}; change one of them."
-        )
+
+
+def _model_sizes(config: ConfigDict) -> dict[str, dict[str, int]]:
+    """The named sizes of the model; a plug-in has VLBERT's."""
+    return SIZES.get(config.model.factory, SIZES["vlbert"])
 
 
 def stream_scale(config: ConfigDict, info: Mapping[str, Any], stream_size: int) -> float:
@@ -178,47 +174,79 @@ def _resolve_stream(config: ConfigDict, info: Mapping[str, Any], stream_size: in
 def _resolve_memory(config: ConfigDict, info: Mapping[str, Any], stream_size: int) -> None:
     memory = config.memory
     if memory.policy == "none":
-        if memory.capacity or memory.size:
-            raise UserError(
-                "config.memory.size or .capacity is given, but config.memory.policy is 'none'; "
-                "choose a policy, e.g. 'reservoir'."
-            )
         memory.capacity = 0
-        return
-    if memory.capacity is None:
-        if memory.size is None:
-            raise UserError(
-                f"config.memory.policy is {memory.policy!r} without a size; give "
-                "config.memory.size ('1k', '10k') or config.memory.capacity."
-            )
-        check_choice("config.memory.size", memory.size, MEMORY_SIZES)
+    elif memory.capacity is None:
         slots, share = MEMORY_SIZES[memory.size]
         memory.capacity = slots if info["paper_scale"] else round(share * stream_size)
-    if memory.capacity <= 0:
-        raise UserError(f"config.memory.capacity is {memory.capacity}; it must be positive.")
-    if config.stream.kind == "iid_epochs" or (config.total.epochs or 1) > 1:
-        raise UserError(
-            "A replay memory with more than one epoch would store examples twice; set "
-            "config.memory.policy='none' or train a single epoch."
-        )
 
 
-def _validate(config: ConfigDict) -> None:
+def check(config: ConfigDict) -> None:
+    """Refuses what is wrong with any data set, so that nothing is built for it.
+
+    Placeholders pass: `resolve` fills them and checks again.
+
+    Raises:
+      UserError: an unknown name, a number out of range, or keys that contradict each other.
+    """
     for path, choices in CHOICES.items():
-        check_choice(f"config.{path}", get(config, path), choices)
-    for path in POSITIVE:
-        if get(config, path) <= 0:
-            raise UserError(f"config.{path} is {get(config, path)}; it must be positive.")
-    for path in ("model.dropout", "stream.share"):
-        top_included = path == "stream.share"
-        value = get(config, path)
-        if not 0 <= value <= 1 or (value == 1 and not top_included):
-            raise UserError(f"config.{path} is {value}; it must lie between 0 and 1.")
-    if config.buckets.max > 3:
-        raise UserError(f"config.buckets.max is {config.buckets.max}; at most 3 are compiled.")
+        if get(config, path) is not None:
+            check_choice(f"config.{path}", get(config, path), choices)
+    _check_numbers(config)
+    _check_model(config)
+    _check_memory(config)
     text, objects = config.buckets.text, config.buckets.objects
     if (text is None) != (objects is None) or (text and len(text) != len(objects)):
         raise UserError(
             "config.buckets.text and config.buckets.objects go together and are equally long, "
             "e.g. (16, 24) and (8, 36)."
+        )
+
+
+def _check_numbers(config: ConfigDict) -> None:
+    for path in POSITIVE:
+        value = get(config, path)
+        if value is not None and value <= 0:
+            raise UserError(f"config.{path} is {value}; it must be positive.")
+    for path in ("model.dropout", "stream.share"):
+        top_included = path == "stream.share"
+        value = get(config, path)
+        if not 0 <= value <= 1 or (value == 1 and not top_included):
+            raise UserError(f"config.{path} is {value}; it must lie between 0 and 1.")
+    if (config.buckets.max or 0) > 3:
+        raise UserError(f"config.buckets.max is {config.buckets.max}; at most 3 are compiled.")
+
+
+def _check_model(config: ConfigDict) -> None:
+    model = config.model
+    if ":" not in model.factory:
+        check_choice("config.model.factory", model.factory, SIZES)
+    if model.size is not None:
+        check_choice("config.model.size", model.size, _model_sizes(config))
+    if model.hidden and model.heads and model.hidden % model.heads:
+        raise UserError(
+            f"config.model.hidden={model.hidden} is not a multiple of "
+            f"config.model.heads={model.heads}; change one of them."
+        )
+
+
+def _check_memory(config: ConfigDict) -> None:
+    memory = config.memory
+    if memory.policy == "none":
+        if memory.capacity or memory.size:
+            raise UserError(
+                "config.memory.size or .capacity is given, but config.memory.policy is 'none'; "
+                "choose a policy, e.g. 'reservoir'."
+            )
+        return
+    if memory.capacity is None and memory.size is None:
+        raise UserError(
+            f"config.memory.policy is {memory.policy!r} without a size; give "
+            "config.memory.size ('1k', '10k') or config.memory.capacity."
+        )
+    if memory.capacity is not None and memory.capacity <= 0:
+        raise UserError(f"config.memory.capacity is {memory.capacity}; it must be positive.")
+    if config.stream.kind == "iid_epochs" or (config.total.epochs or 1) > 1:
+        raise UserError(
+            "A replay memory with more than one epoch would store examples twice; set "
+            "config.memory.policy='none' or train a single epoch."
         )

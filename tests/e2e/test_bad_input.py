@@ -32,12 +32,9 @@ def test_the_command_line_is_checked_before_anything_heavy(arguments, words):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--config.profile=releas"], ["profile", "did you mean", "release"]),
         (["--config.dataset.name=coco_shift"], ["coco_shift"]),
         (["--config.batch_size=0"], ["batch_size"]),
         (["--config.mesh.data=3"], ["mesh"]),
-        (["--config.memory.policy=none"], ["memory"]),
-        (["--config.total.epochs=2"], ["epoch"]),
     ],
 )
 def test_wrong_values_are_named(bench, tmp_path, arguments, words):
@@ -45,6 +42,26 @@ def test_wrong_values_are_named(bench, tmp_path, arguments, words):
     run = bench.start(workdir, *arguments)
     assert_one_line(run.status(), run.errors, words)
     assert not (workdir / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        ("profile=releas", ["profile", "did you mean", "release"]),
+        ("memory.policy=resevoir", ["memory.policy", "did you mean", "reservoir"]),
+        ("memory.policy=none", ["memory"]),
+        ("algorithm.name=mirr", ["algorithm.name", "did you mean", "mir"]),
+        ("model.factory=nowhere:make", ["model.factory", "nowhere"]),
+        ("total.epochs=2", ["epoch"]),
+    ],
+)
+def test_what_no_data_set_makes_right_is_refused_before_one_is_built(
+    bench, tmp_path, argument, words
+):
+    here = tmp_path / "here"
+    run = bench.start(here / "run", f"--config.{argument}", f"--config.data_dir={here}/prepared")
+    assert_one_line(run.status(), run.errors, words)
+    assert [path.name for path in here.iterdir()] == ["run-log"]
 
 
 def assert_one_line(status: int, errors: str, words: list[str]) -> None:
