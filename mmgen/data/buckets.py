@@ -136,9 +136,11 @@ def bucket_of(
 
 
 def bucket_index(
-    longest: Int[np.ndarray, " s"], most: Int[np.ndarray, " s"], buckets: Sequence[Bucket]
+    longest: Int[np.ndarray, " s"], most: Int[np.ndarray, " s"], buckets: Sequence[tuple[int, int]]
 ) -> Int[np.ndarray, " s"]:
     """Index of the smallest bucket that holds each batch, from the batches' largest rows.
+
+    A bucket is any pair of sizes.
 
     Raises:
       ValueError: a batch fits into no bucket.

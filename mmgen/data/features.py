@@ -6,11 +6,9 @@ The files are described in `mmgen.data.feature_format`.
 import contextlib
 import functools
 import json
-import os
 import pathlib
-import shutil
-from collections.abc import Iterable, Iterator
-from typing import IO, Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -27,6 +25,7 @@ from mmgen.data.feature_format import (
     open_array,
     read_manifest,
 )
+from mmgen.data.store_files import NpyWriter, new_folder
 from mmgen.errors import UserError
 
 CHUNK = 4096
@@ -225,7 +224,7 @@ def write_feature_store(
     missing = [key for key in REQUIRED if key not in manifest]
     if missing:
         raise ValueError(f"the manifest of a feature store needs {', '.join(missing)}")
-    with _new_folder(pathlib.Path(path)) as folder:
+    with new_folder(pathlib.Path(path)) as folder:
         shapes, dtype = _write_arrays(folder, items)
         complete = {
             **manifest,
@@ -238,30 +237,13 @@ def write_feature_store(
     return complete
 
 
-@contextlib.contextmanager
-def _new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A temporary folder that becomes `path` if the block succeeds and vanishes if it fails."""
-    if path.exists():
-        raise UserError(f"{path} exists already: remove it or choose another folder")
-    partial = path.parent / f".{path.name}.partial-{os.getpid()}"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.mkdir()
-        yield partial
-        partial.rename(path)
-    except OSError as error:
-        raise UserError(f"cannot write the feature store {path}: {error.strerror}") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
 def _write_arrays(
     folder: pathlib.Path, items: Iterable[FeatureItem]
 ) -> tuple[dict[str, list[int]], np.dtype]:
     offsets, image_ids = [0], []
     seen: set[int] = set()
     with contextlib.ExitStack() as stack:
-        files: dict[str, _GrowingArray] = {}
+        files: dict[str, NpyWriter] = {}
         for image_id, features, boxes, whole in items:
             if not files:
                 dim, dtype = _first_format(image_id, features)
@@ -270,8 +252,8 @@ def _write_arrays(
                     ("boxes", 4, np.dtype(np.float32)),
                     ("whole_image", dim, dtype),
                 ):
-                    opened = stack.enter_context((folder / f"{name}.npy").open("wb"))
-                    files[name] = _GrowingArray(opened, width, kind)
+                    writer = NpyWriter(folder / f"{name}.npy", (width,), kind)
+                    files[name] = stack.enter_context(writer)
             _check_item(image_id, features, boxes, whole, dim, dtype)
             if image_id in seen:
                 raise UserError(f"image {image_id} comes twice in the source of the features")
@@ -283,8 +265,6 @@ def _write_arrays(
             image_ids.append(image_id)
         if not files:
             raise UserError("the source of the features has no image")
-        for growing in files.values():
-            growing.finish()
     for name, values in (("offsets", offsets), ("image_ids", image_ids)):
         np.save(folder / f"{name}.npy", np.array(values, np.int64))
     boxes_total, images = offsets[-1], len(image_ids)
@@ -296,34 +276,6 @@ def _write_arrays(
         "image_ids": [images],
     }
     return shapes, dtype
-
-
-class _GrowingArray:
-    """A .npy file of rows whose number is not known before the last one."""
-
-    def __init__(self, file: IO[bytes], width: int, dtype: np.dtype):
-        self._file, self._width, self._dtype, self._rows = file, width, dtype, 0
-        self._write_header()
-        self._start = file.tell()
-
-    def _write_header(self) -> None:
-        header = {
-            "descr": np.lib.format.dtype_to_descr(self._dtype),
-            "fortran_order": False,
-            "shape": (self._rows, self._width),
-        }
-        np.lib.format.write_array_header_1_0(self._file, header)
-
-    def append(self, rows: np.ndarray) -> None:
-        self._file.write(np.ascontiguousarray(rows).data)
-        self._rows += len(rows)
-
-    def finish(self) -> None:
-        # numpy leaves room in the header for the first axis to grow.
-        self._file.seek(0)
-        self._write_header()
-        if self._file.tell() != self._start:
-            raise RuntimeError("the .npy header changed its length")
 
 
 def _first_format(image_id: int, features: np.ndarray) -> tuple[int, np.dtype]:

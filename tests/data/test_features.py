@@ -138,7 +138,7 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
     def full(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("mmgen.data.features._GrowingArray.append", full)
+    monkeypatch.setattr("mmgen.data.store_files.NpyWriter.append", full)
     with pytest.raises(UserError, match="No space left on device"):
         write_feature_store(tmp_path / "features", make_items([2]), ORIGIN)
     assert list(tmp_path.iterdir()) == []
