@@ -19,6 +19,7 @@ from mmgen.data.columns import Dataset, open_dataset
 from mmgen.data.compact import dataset as compact
 from mmgen.data.folder import MANIFEST
 from mmgen.errors import UserError
+from mmgen.prompting.cobsat import dataset as cobsat
 from mmgen.settings.command_line import fail
 
 COUNTS = (
@@ -54,17 +55,27 @@ def main(arguments: Sequence[str]) -> None:
         dataset = open_prepared(options.check)
         if isinstance(dataset, Dataset):
             verify_dataset(dataset)
+        elif isinstance(dataset, cobsat.CobsatDataset):
+            cobsat.verify_cobsat(dataset)
         else:
             compact.verify_compact(dataset)
         print(summary(dataset))
         print("every rule holds and every checksum is right")
+    elif options.prompts_only:
+        from mmgen.data.builders.cobsat import write_prompts
+
+        print(write_prompts(_request(options)))
     elif options.name is None:
         raise UserError("give the NAME of a data set, --list or --check DIR; --help says more")
     else:
         print(summary(build(_request(options), tfds=options.tfds)))
 
 
-def build(request: BuildRequest, *, tfds: bool = True) -> Dataset | compact.CompactDataset:
+Prepared = Dataset | compact.CompactDataset | cobsat.CobsatDataset
+"""A data set of any kind."""
+
+
+def build(request: BuildRequest, *, tfds: bool = True) -> Prepared:
     """Build a data set, with its TFDS copy if `tfds` and its kind has one."""
     dataset = open_prepared(find_builder(request.name).build(request))
     if tfds and isinstance(dataset, Dataset):
@@ -74,12 +85,14 @@ def build(request: BuildRequest, *, tfds: bool = True) -> Dataset | compact.Comp
     return dataset
 
 
-def open_prepared(path: pathlib.Path) -> Dataset | compact.CompactDataset:
+def open_prepared(path: pathlib.Path) -> Prepared:
     """Open a data set of any kind; UserError if there is none in `path`."""
     try:
         kind = json.loads((path / MANIFEST).read_text(encoding="utf-8"))["kind"]
     except (OSError, ValueError, KeyError, TypeError):
         kind = None  # open_dataset says what is wrong
+    if kind == cobsat.KIND:
+        return cobsat.open_cobsat(path)
     return compact.open_compact(path) if kind == compact.KIND else open_dataset(path)
 
 
@@ -93,10 +106,12 @@ def listing() -> str:
     return "\n".join(lines)
 
 
-def summary(dataset: Dataset | compact.CompactDataset) -> str:
+def summary(dataset: Prepared) -> str:
     """Name, counts (the columns of the paper's Table 1) and fingerprint, as text."""
     if isinstance(dataset, compact.CompactDataset):
         return compact.summary(dataset)
+    if isinstance(dataset, cobsat.CobsatDataset):
+        return cobsat.summary(dataset)
     info = dataset.info
     lines = [f"data set {info['name']} in {dataset.root}", ""]
     table = [["split", *(heading for heading, _ in COUNTS)]]
@@ -186,6 +201,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--pairs", type=folder, metavar="DIR", help="folder of the held-out concept pairs")
     add("--data-seed", "--seed", type=int, default=0, metavar="N", help="seed of worlds and splits")
     add("--set", action="append", default=[], metavar="KEY=VALUE", help="setting of the builder")
+    add("--prompts-only", action="store_true", help="cobsat: write its prompts to the file --out")
     add("--force", action="store_true", help="replace a finished data set")
     add("--no-tfds", dest="tfds", action="store_false", help="leave the TFDS copy out")
     return parser

@@ -58,6 +58,11 @@ BUILDERS: dict[str, Builder] = {
         "EPIC_100_train.csv, EPIC_100_verb_classes.csv, EPIC_100_noun_classes.csv, or your own",
         "CompAct from EPIC-KITCHENS csv; --split=mcd|random|resplit|random_by_video",
     ),
+    "cobsat": Builder(
+        "mmgen.data.builders.cobsat:build_cobsat",
+        "CoBSAT's datasets/ folder, whole or in part, or a theme of your own (theme.json)",
+        "CoBSAT's images and captions; --prompts-only --seed=123 --out FILE writes its prompts",
+    ),
     "captions": Builder(
         "mmgen.data.builders.captions:build_captions",
         "train.jsonl and other splits: {image_id, caption, span, task} per line",
