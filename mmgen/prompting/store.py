@@ -49,17 +49,18 @@ class AnswerStore:
     Args:
       workdir: the run's folder.
       folder: where the store lies in it: "answers" or "judge".
+      read_only: another run's store, which is left as it is.
 
     Raises:
       UserError: a line in the middle is no answer.
     """
 
-    def __init__(self, workdir: Workdir, folder: str):
+    def __init__(self, workdir: Workdir, folder: str, *, read_only: bool = False):
         self._workdir = workdir
         self._folder = folder
         self._answers: dict[str, Answer] = {}
         self._failures: dict[str, Failure] = {}
-        self._read()
+        self._read(cut=not read_only)
         self._file = GrowingFile(workdir, f"{folder}/{ANSWERS}")
         self._flushed = time.monotonic()
 
@@ -138,7 +139,7 @@ class AnswerStore:
     def _image_name(self, key: str) -> str:
         return f"{self._folder}/{IMAGES}/{key}.png"
 
-    def _read(self) -> None:
+    def _read(self, *, cut: bool) -> None:
         path = self._workdir.file(f"{self._folder}/{ANSWERS}")
         if not path.exists():
             return
@@ -153,7 +154,7 @@ class AnswerStore:
                     f"{path}:{number} is no stored answer ({error!r}); delete that line, and the "
                     "same command asks for it again."
                 ) from None
-        if whole < len(data):
+        if cut and whole < len(data):
             if self._workdir.is_local:
                 os.truncate(path, whole)
             else:

@@ -4,12 +4,15 @@ An argument only records a choice; what follows from it is decided in `resolve`,
 `:profile=release` and `--config.profile=release` are the same run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ml_collections import ConfigDict
 
 from mmgen.errors import UserError
 from mmgen.settings.suggest import closest
+
+Argument = Callable[[ConfigDict, str], None]
+"""Changes a config by the argument's value, "" if it has none."""
 
 
 def _smoke(config: ConfigDict, value: str) -> None:
@@ -29,7 +32,9 @@ def _text_only(config: ConfigDict, value: str) -> None:
     config.text_only = value or "zero"
 
 
-def _key(path: str, kind: Callable[[str], object] = str) -> Callable[[ConfigDict, str], None]:
+def key(path: str, kind: Callable[[str], object] = str) -> Argument:
+    """The argument that sets the key at a dotted path, its value read by `kind`."""
+
     def apply(config: ConfigDict, value: str) -> None:
         name = path.rsplit(".", 1)[-1]
         if not value:
@@ -47,34 +52,41 @@ def _key(path: str, kind: Callable[[str], object] = str) -> Callable[[ConfigDict
     return apply
 
 
-ARGUMENTS: dict[str, Callable[[ConfigDict, str], None]] = {
+ARGUMENTS: dict[str, Argument] = {
     "smoke": _smoke,
     "text_only": _text_only,
-    "model": _key("model.factory"),
-    "size": _key("model.size"),
-    "dataset": _key("dataset.name"),
-    "profile": _key("profile"),
-    "seed": _key("seed", int),
-    "data_seed": _key("data_seed", int),
-    "order": _key("stream.order"),
-    "memory": _key("memory.size"),
-    "residency": _key("residency"),
+    "model": key("model.factory"),
+    "size": key("model.size"),
+    "dataset": key("dataset.name"),
+    "profile": key("profile"),
+    "seed": key("seed", int),
+    "data_seed": key("data_seed", int),
+    "order": key("stream.order"),
+    "memory": key("memory.size"),
+    "residency": key("residency"),
 }
-"""Arguments every config file takes: name -> how it changes the config."""
+"""Arguments of every masked-span config file: name -> how it changes the config."""
 
 
-def apply_arguments(config: ConfigDict, argument: str) -> ConfigDict:
+def apply_arguments(
+    config: ConfigDict, argument: str, arguments: Mapping[str, Argument] = ARGUMENTS
+) -> ConfigDict:
     """Applies `"smoke,model=lxmert"` to `config` in place, locks it and returns it.
+
+    Args:
+      config: recorded choices.
+      argument: what follows the config file's colon.
+      arguments: the arguments that this kind of run takes.
 
     Raises:
       UserError: unknown argument, missing or unusable value.
     """
     for part in filter(None, (p.strip() for p in (argument or "").split(","))):
         name, _, value = part.partition("=")
-        if name not in ARGUMENTS:
+        if name not in arguments:
             raise UserError(
-                f"Unknown argument '{name}' after the config file{closest(name, ARGUMENTS)}; "
-                f"it takes {', '.join(sorted(ARGUMENTS))}."
+                f"Unknown argument '{name}' after the config file{closest(name, arguments)}; "
+                f"it takes {', '.join(sorted(arguments))}."
             )
-        ARGUMENTS[name](config, value)
+        arguments[name](config, value)
     return config.lock()

@@ -34,6 +34,13 @@ KINDS = {
         "mmgen.describe:describe",
         "mmgen.evaluation.rescore:rescore",
     ),
+    # MACID, CoBSAT and few-shot CompAct: ask a model, judge, score.
+    "prompting": Kind(
+        "mmgen.settings.prompting:prompting_config",
+        "mmgen.prompting.run:run",
+        "mmgen.prompting.describe:describe",
+        "mmgen.prompting.rescore:rescore",
+    ),
 }
 """`config.kind` -> its parts."""
 
