@@ -4,7 +4,7 @@ Standard deviation and standard error are different things and never share a nam
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -97,22 +97,43 @@ def cluster_bootstrap(
     Items of one image are not independent; `values` may be per-item differences of two runs, which
     makes the comparison paired. The ends are NaN with fewer than two clusters.
     """
-    if not len(values):
+    parts = np.stack([values, np.ones(len(values))], axis=1)
+    return bootstrap_sums(parts, clusters, _ratio, draws, seed, confidence)
+
+
+def bootstrap_sums(
+    parts: Float[np.ndarray, "n k"],
+    clusters: Shaped[np.ndarray, " n"],
+    statistic: Callable[[Float[np.ndarray, " k"]], float],
+    draws: int = 2000,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> Interval:
+    """`cluster_bootstrap` of a statistic of sums over the items, corpus BLEU for instance.
+
+    Args:
+      parts: what is summed, of every item.
+      statistic: from the k sums to the estimate.
+    """
+    if not len(parts):
         return Interval(math.nan, math.nan, math.nan)
     index = np.unique(clusters, return_inverse=True)[1]
-    count = np.bincount(index).astype(np.float64)
-    total = np.bincount(index, weights=values)
-    mean = float(total.sum() / count.sum())
-    if len(count) < 2:
-        return Interval(mean, math.nan, math.nan)
+    total = np.stack([np.bincount(index, weights=column) for column in parts.T], axis=1)
+    estimate = statistic(total.sum(axis=0))
+    if len(total) < 2:
+        return Interval(estimate, math.nan, math.nan)
     generator = numpy_generator(seed, "metrics/bootstrap")
-    means = np.empty(draws)
+    drawn = np.empty(draws)
     for draw in range(draws):
-        chosen = generator.integers(0, len(count), size=len(count))
-        means[draw] = total[chosen].sum() / count[chosen].sum()
+        chosen = generator.integers(0, len(total), size=len(total))
+        drawn[draw] = statistic(total[chosen].sum(axis=0))
     tail = 50 * (1 - confidence)
-    low, high = np.percentile(means, [tail, 100 - tail])
-    return Interval(mean, float(low), float(high))
+    low, high = np.percentile(drawn, [tail, 100 - tail])
+    return Interval(estimate, float(low), float(high))
+
+
+def _ratio(sums: Float[np.ndarray, " 2"]) -> float:
+    return float(sums[0] / sums[1])
 
 
 class WelchTest(NamedTuple):

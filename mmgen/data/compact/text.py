@@ -61,10 +61,11 @@ def _join(words: Sequence[str], phrase: Sequence[str], plural: bool) -> Iterable
 def _equal(found: Sequence[str], phrase: Sequence[str], plural: bool) -> bool:
     if len(found) != len(phrase) or list(found[:-1]) != list(phrase[:-1]):
         return False
-    return found[-1] == phrase[-1] or (plural and found[-1] in _plurals(phrase[-1]))
+    return found[-1] == phrase[-1] or (plural and found[-1] in plurals(phrase[-1]))
 
 
-def _plurals(word: str) -> set[str]:
+def plurals(word: str) -> set[str]:
+    """What the plural of a noun may look like."""
     forms = {word + "s", word + "es"}
     for ending, plural in (("y", "ies"), ("f", "ves"), ("fe", "ves")):
         if word.endswith(ending):

@@ -1,0 +1,1 @@
+"""CompAct: training, evaluating and scoring the prediction of the next utterance, verb or noun."""

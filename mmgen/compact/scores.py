@@ -1,0 +1,141 @@
+"""From records to named metrics of CompAct: one flat dict of floats, and the place that names them.
+
+Keys are `SPLIT/METRIC`; a metric that is undefined is absent, never zero. Scores are shares in
+[0, 1]. With * also METRIC_low and METRIC_high: the 95 % interval of a bootstrap over videos.
+
+  n, videos               items, and the videos they are from
+  em*                     exact matches of the whole text; plain texts are compared, so that both
+                          forms score alike
+  ca*                     categorical accuracy: verb and noun are of the target's classes; of the
+                          tasks verb and noun that atom alone
+  verb_ca, noun_ca        task utterance: one of them
+  bleu1_joined*, bleu1_plain*           task utterance: unigram BLEU by torchtext's definition, with
+                          words of several parts as one token, and apart
+  sacrebleu1_joined, sacrebleu1_plain   sacrebleu's
+  unparsable              task utterance: predictions without a verb or a noun, wrong for CA
+  gold_ca                 CA of the targets themselves as predictions: what parser or labels reach
+  unseen_label            tasks verb and noun: targets that are no label of train, hence wrong
+  nll, nll_token          nats of the target, per item and per predicted token
+  bertscore_NAME          BERTScore F1 of the plain texts, where the context names an encoder
+  seen/, unseen/          n, em*, ca*, BLEU of targets whose compound is, or is not, one of train
+  failure/...             Table 15, see `mmgen.compact.failures`
+  baseline/NAME/...       predictions without a model, see `mmgen.compact.baselines`
+  optimum...              whatever else the records of a built-in world hold, mean over items
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from etils import epath
+
+from mmgen.compact.failures import failure_ratios
+from mmgen.compact.judging import Judge, Judged, Pairs
+from mmgen.compact.records import CURVE, world_scores
+from mmgen.errors import UserError
+from mmgen.evaluation.context import Context
+from mmgen.evaluation.predictions import Record, read_records, record_path, saved_evaluations
+from mmgen.metrics import corpus_bleu
+from mmgen.metrics.stats import Interval, bootstrap_sums, cluster_bootstrap
+
+Scores = dict[str, float]
+
+
+def score_records(
+    records: Sequence[Record], context: Context, split: str, *, final: bool = True
+) -> Scores:
+    """Metrics of the records of a split under `SPLIT/`.
+
+    Args:
+      context: see `mmgen.compact.context`.
+      final: False leaves out what is too slow or too noisy for an evaluation during training:
+        intervals, sacrebleu's BLEU, BERTScore, seen and unseen apart, failures, baselines.
+    """
+    judge = Judge(context)
+    judged = judge(records)
+    scores = quality(judged, final) | _losses(records)
+    if context["task"] == "utterance":
+        scores["unparsable"] = float(np.mean([not found.complete for found in judged.found]))
+    else:
+        unknown = [record["target"] not in context["labels"] for record in records]
+        scores["unseen_label"] = float(np.mean(unknown))
+    if final:
+        scores["gold_ca"] = float(np.mean(judge.gold(records).ca))
+        scores |= _seen_and_unseen(records, judged)
+        if context["task"] == "utterance":
+            scores |= failure_ratios(records, judged, context, split)
+        for baseline, values in context["baselines"].get(split, {}).items():
+            scores |= {f"baseline/{baseline}/{key}": value for key, value in values.items()}
+    return {f"{split}/{key}": value for key, value in scores.items() if math.isfinite(value)}
+
+
+def score_run(workdir: epath.PathLike, context: Context) -> Scores:
+    """Every metric of a run from its saved records; the last evaluation of each split counts.
+
+    Raises:
+      UserError: nothing has been evaluated yet.
+    """
+    saved = saved_evaluations(workdir)
+    splits = [name for name in saved if not name.endswith(CURVE)]
+    if not splits:
+        raise UserError(f"{workdir} holds no evaluation: train first, or use --from-checkpoint")
+    scores: Scores = {}
+    for name in splits:
+        records = list(read_records(record_path(workdir, name, saved[name][-1])))
+        scores |= score_records(records, context, name)
+    return scores
+
+
+def quality(judged: Judged, intervals: bool) -> Scores:
+    """EM, CA and, of utterances, BLEU; with intervals over videos if asked for."""
+    scores: Scores = {"n": float(len(judged)), "videos": float(len(np.unique(judged.video)))}
+    for name, right in (("em", judged.em), ("ca", judged.ca)):
+        scores |= _mean(name, right.astype(np.float64), judged, intervals)
+    if judged.is_utterance:
+        scores["verb_ca"], scores["noun_ca"] = float(judged.verb.mean()), float(judged.noun.mean())
+        for form, texts in (("joined", judged.joined), ("plain", judged.plain)):
+            scores |= _bleu(form, texts, judged, intervals)
+    return scores
+
+
+def _mean(name: str, values: np.ndarray, judged: Judged, interval: bool) -> Scores:
+    if not interval:
+        return {name: float(values.mean())}
+    return _with_ends(name, cluster_bootstrap(values, judged.video))
+
+
+def _bleu(form: str, texts: Pairs, judged: Judged, interval: bool) -> Scores:
+    counts = corpus_bleu.unigram_counts(*zip(*((a.split(), b.split()) for a, b in texts)))  # noqa: B905
+    name = f"bleu1_{form}"
+    if not interval:
+        return {name: corpus_bleu.bleu1(counts.sum(axis=0))}
+    found = bootstrap_sums(counts.astype(np.float64), judged.video, corpus_bleu.bleu1)
+    sacrebleu = corpus_bleu.sacrebleu1([ours for ours, _ in texts], [true for _, true in texts])
+    return _with_ends(name, found) | {f"sacrebleu1_{form}": sacrebleu}
+
+
+def _with_ends(name: str, interval: Interval) -> Scores:
+    return {name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high}
+
+
+def _losses(records: Sequence[Record]) -> Scores:
+    """Mean nll, where there is one, and means of what a built-in world knows of its items."""
+    known = [(record["nll"], record["tokens"]) for record in records if record["nll"] is not None]
+    scores: Scores = {}
+    if known:
+        nll, tokens = np.array(known, np.float64).T
+        scores = {"nll": float(nll.mean()), "nll_token": float(nll.sum() / tokens.sum())}
+    for name, values in world_scores(records).items():
+        if np.isfinite(values).any():
+            scores[name] = float(np.nanmean(values))
+    return scores
+
+
+def _seen_and_unseen(records: Sequence[Record], judged: Judged) -> Scores:
+    unseen = np.array([record["unseen"] for record in records], bool)
+    scores: Scores = {}
+    for name, part in (("seen", ~unseen), ("unseen", unseen)):
+        if part.any():
+            found = quality(judged.select(part), True)
+            scores |= {f"{name}/{key}": value for key, value in found.items()}
+    return scores
