@@ -1,0 +1,1 @@
+"""Language models as pure functions: the Llama family, from the files others publish."""

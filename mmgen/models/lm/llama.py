@@ -1,0 +1,275 @@
+"""The Llama family as pure functions of parameters: embed, forward with or without cache, logits.
+
+Llama 2 and 3, Vicuna, SmolLM2, Mistral and Qwen2 are one function here; what differs between them
+(grouped heads, biases, windows, rope scaling, tied head) is in `LlamaConfig`.
+
+Parameters are a dict: `embedding` [v, k]; `norm` [k]; `head/kernel` [k, v] unless tied; and
+`layers`, every leaf with the layer axis in front, for one scan over all layers:
+`attention_norm`, `mlp_norm` [L, k]; `{q,k,v,o}_proj`, `{gate,up,down}_proj`, each `kernel`
+[L, in, out] and, where the family has one, `bias` [L, out].
+
+Which token sees which is decided by positions alone: a key is seen by queries at its position or
+later. Padding has position `NOWHERE`, is seen by nothing, and may stand on either side.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from mmgen.core.mesh import Rules
+from mmgen.models.layers import INIT_STD, contract
+from mmgen.models.lm.config import LlamaConfig
+from mmgen.models.lm.rope import rotate, rotation
+
+Params = dict[str, Any]
+
+NOWHERE = -1
+"""The position of padding."""
+
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+"""The linear maps of a layer: what adapters can change."""
+
+LM_RULES: Rules = (
+    (r"embedding$", ("tensor", "fsdp")),
+    (r"(o_proj|down_proj)/kernel$", ("tensor", "fsdp")),
+    (r"kernel$", ("fsdp", "tensor")),
+    (r"(q|k|v|gate|up)_proj/bias$", ("tensor",)),
+)
+"""How parameters lie on a mesh (see `mmgen.core.mesh.param_shardings`)."""
+
+
+class Cache(NamedTuple):
+    """Keys and values of tokens already read, and where the next ones go.
+
+    Attributes:
+      keys, values: rotated keys, and values, of every layer.
+      positions: of each slot; `NOWHERE` where nothing has been written, or padding.
+      filled: slots in use: the next tokens of every row are written from here on.
+    """
+
+    keys: Float[Array, "l b g s d"]
+    values: Float[Array, "l b g s d"]
+    positions: Int[Array, "b s"]
+    filled: Int[Array, ""]
+
+
+class Adapter(NamedTuple):
+    """Something added to projections, such as LoRA.
+
+    Attributes:
+      leaves: projection name (of `PROJECTIONS`) -> any arrays with the layer axis in front.
+      update: `(input of the projection, the layer's slice of those arrays) -> what is added to its
+        output`, of the output's shape.
+    """
+
+    leaves: Mapping[str, Any]
+    update: Callable[[Float[Array, "b t k"], Any], Float[Array, "b t f"]]
+
+
+def init(key: Key[Array, ""], config: LlamaConfig, dtype: jnp.dtype = jnp.float32) -> Params:
+    """Random parameters: normal(0, 0.02), norms 1, biases 0."""
+    shapes = param_shapes(config, dtype)
+    leaves, treedef = jax.tree_util.tree_flatten_with_path(shapes)
+    keys = jax.random.split(key, len(leaves))
+
+    def start(path: Any, leaf: jax.ShapeDtypeStruct, key: Array) -> Array:
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        if name.endswith("bias"):
+            return jnp.zeros(leaf.shape, leaf.dtype)
+        if name.endswith("norm"):
+            return jnp.ones(leaf.shape, leaf.dtype)
+        return (INIT_STD * jax.random.normal(key, leaf.shape)).astype(leaf.dtype)
+
+    values = [start(path, leaf, key) for (path, leaf), key in zip(leaves, keys, strict=True)]
+    return jax.tree.unflatten(treedef, values)
+
+
+def param_shapes(config: LlamaConfig, dtype: jnp.dtype = jnp.float32) -> Params:
+    """The tree of parameters as `ShapeDtypeStruct`s."""
+    hidden, inner, layers = config.hidden_size, config.intermediate_size, config.num_layers
+    heads, groups = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+
+    def leaf(*shape: int) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(shape, dtype)
+
+    def linear(fan_in: int, fan_out: int, bias: bool) -> dict[str, jax.ShapeDtypeStruct]:
+        kernel = {"kernel": leaf(layers, fan_in, fan_out)}
+        return {**kernel, "bias": leaf(layers, fan_out)} if bias else kernel
+
+    params: Params = {
+        "embedding": leaf(config.vocab_size, hidden),
+        "layers": {
+            "attention_norm": leaf(layers, hidden),
+            "q_proj": linear(hidden, heads, config.qkv_bias),
+            "k_proj": linear(hidden, groups, config.qkv_bias),
+            "v_proj": linear(hidden, groups, config.qkv_bias),
+            "o_proj": linear(heads, hidden, config.output_bias),
+            "mlp_norm": leaf(layers, hidden),
+            "gate_proj": linear(hidden, inner, config.mlp_bias),
+            "up_proj": linear(hidden, inner, config.mlp_bias),
+            "down_proj": linear(inner, hidden, config.mlp_bias),
+        },
+        "norm": leaf(hidden),
+    }
+    if not config.tied:
+        params["head"] = {"kernel": leaf(hidden, config.vocab_size)}
+    return params
+
+
+def empty_cache(config: LlamaConfig, rows: int, slots: int, dtype: jnp.dtype) -> Cache:
+    """A cache for `rows` texts of at most `slots` tokens, padding included."""
+    shape = (config.num_layers, rows, config.num_kv_heads, slots, config.head_dim)
+    return Cache(
+        jnp.zeros(shape, dtype),
+        jnp.zeros(shape, dtype),
+        jnp.full((rows, slots), NOWHERE, jnp.int32),
+        jnp.int32(0),
+    )
+
+
+def embed(params: Params, ids: Int[Array, "b t"]) -> Float[Array, "b t k"]:
+    """The embeddings of tokens, which `forward` takes."""
+    return params["embedding"][ids]
+
+
+def forward(
+    params: Params,
+    config: LlamaConfig,
+    embeddings: Float[Array, "b t k"],
+    positions: Int[Array, "b t"],
+    cache: Cache | None = None,
+    *,
+    dtype: jnp.dtype = jnp.float32,
+    adapter: Adapter | None = None,
+    remat: bool = False,
+) -> tuple[Float[Array, "b t k"], Cache | None]:
+    """The last hidden states, normalised as the head expects them, and the grown cache.
+
+    Norms, softmax and the residual stream are float32; operands of matrix products are `dtype`.
+
+    Args:
+      embeddings: of tokens (`embed`), or of anything else, such as an image.
+      positions: of every token, counted from 0 at the first that is not padding; `NOWHERE` is
+        padding, whose states mean nothing.
+      cache: what was read before; it must have t free slots. None reads from the start and keeps
+        nothing.
+      adapter: added to projections.
+      remat: compute each layer again in the backward pass instead of keeping its insides.
+    """
+    turn = rotation(jnp.maximum(positions, 0), config.angles)
+    seen = positions if cache is None else _written(cache.positions, positions, cache.filled)
+    mask = _visible(positions, seen)
+    stacked = (
+        params["layers"],
+        {} if adapter is None else dict(adapter.leaves),
+        jnp.arange(config.num_layers),
+        jnp.asarray(config.windows, jnp.int32),
+    )
+
+    def layer(carry: tuple[Array, Any], xs: Any) -> tuple[tuple[Array, Any], None]:
+        x, memory = carry
+        weights, changes, index, window = xs
+
+        def project(name: str, inputs: Array) -> Array:
+            output = _linear(inputs, weights[name], dtype)
+            if adapter is None or name not in changes:
+                return output
+            return output + adapter.update(inputs, changes[name])
+
+        admitted = mask
+        if config.slides:
+            admitted &= seen[:, None, :] > positions[:, :, None] - window
+        inputs = rms_norm(x, weights["attention_norm"], config.norm_eps)
+        query, key, value = (
+            project(name, inputs).reshape(*inputs.shape[:2], -1, config.head_dim)
+            for name in ("q_proj", "k_proj", "v_proj")
+        )
+        key = rotate(key, turn).transpose(0, 2, 1, 3).astype(dtype)
+        value = value.transpose(0, 2, 1, 3).astype(dtype)
+        if cache is not None:
+            memory, key, value = _remember(memory, key, value, index, cache.filled)
+        mixed = _attend(rotate(query, turn), key, value, admitted, dtype)
+        x = x + project("o_proj", mixed)
+        inputs = rms_norm(x, weights["mlp_norm"], config.norm_eps)
+        inner = jax.nn.silu(project("gate_proj", inputs)) * project("up_proj", inputs)
+        return (x + project("down_proj", inner), memory), None
+
+    memory = None if cache is None else (cache.keys, cache.values)
+    start = (embeddings.astype(jnp.float32), memory)
+    (x, grown), _ = jax.lax.scan(jax.checkpoint(layer) if remat else layer, start, stacked)
+    hidden = rms_norm(x, params["norm"], config.norm_eps)
+    if cache is None:
+        return hidden, None
+    return hidden, Cache(grown[0], grown[1], seen, cache.filled + positions.shape[1])
+
+
+def logits(
+    params: Params, hidden: Float[Array, "b t k"], dtype: jnp.dtype = jnp.float32
+) -> Float[Array, "b t v"]:
+    """Scores of every token of the vocabulary, float32, from `forward`'s hidden states."""
+    if "head" in params:
+        return contract("btk,kv->btv", hidden, params["head"]["kernel"], dtype)
+    return contract("btk,vk->btv", hidden, params["embedding"], dtype)
+
+
+def rms_norm(
+    x: Float[Array, "b t k"], scale: Float[Array, " k"], eps: float
+) -> Float[Array, "b t k"]:
+    """Rows divided by their root mean square, times `scale`; float32."""
+    inverse = jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + eps)
+    return x * inverse * scale.astype(jnp.float32)
+
+
+def _linear(x: Array, projection: Mapping[str, Array], dtype: jnp.dtype) -> Array:
+    output = contract("btk,kf->btf", x, projection["kernel"], dtype)
+    return output + projection["bias"].astype(jnp.float32) if "bias" in projection else output
+
+
+def _visible(queries: Int[Array, "b t"], keys: Int[Array, "b s"]) -> Bool[Array, "b t s"]:
+    """Which keys are real and not after the query."""
+    keys = keys[:, None, :]
+    return (keys != NOWHERE) & (keys <= queries[:, :, None])
+
+
+def _written(
+    slots: Int[Array, "b s"], positions: Int[Array, "b t"], filled: Int[Array, ""]
+) -> Int[Array, "b s"]:
+    return jax.lax.dynamic_update_slice(slots, positions.astype(jnp.int32), (0, filled))
+
+
+def _remember(
+    memory: tuple[Array, Array], key: Array, value: Array, layer: Array, filled: Array
+) -> tuple[tuple[Array, Array], Array, Array]:
+    """The memory of all layers with this layer's new tokens in it, and this layer's part of it.
+
+    The whole memory is carried, not scanned over, so that it is updated in place.
+    """
+    written = tuple(
+        jax.lax.dynamic_update_slice(
+            whole, part[None].astype(whole.dtype), (layer, 0, 0, filled, 0)
+        )
+        for whole, part in zip(memory, (key, value), strict=True)
+    )
+    keys, values = (jax.lax.dynamic_index_in_dim(whole, layer, 0, False) for whole in written)
+    return (written[0], written[1]), keys, values
+
+
+def _attend(
+    query: Float[Array, "b t h d"],
+    key: Float[Array, "b g s d"],
+    value: Float[Array, "b g s d"],
+    admitted: Bool[Array, "b t s"],
+    dtype: jnp.dtype,
+) -> Float[Array, "b t hd"]:
+    """Attention in which h / g query heads share each key-value head; softmax in float32."""
+    rows, tokens, _, head_dim = query.shape
+    query = query.reshape(rows, tokens, key.shape[1], -1, head_dim) / math.sqrt(head_dim)
+    scores = contract("btgrd,bgsd->bgrts", query, key, dtype)
+    # A row of padding sees nothing: finite scores leave it finite, and nothing reads it.
+    scores = jnp.where(admitted[:, None, None], scores, jnp.finfo(scores.dtype).min)
+    mixed = contract("bgrts,bgsd->btgrd", jax.nn.softmax(scores, axis=-1), value, dtype)
+    return mixed.reshape(rows, tokens, -1)
