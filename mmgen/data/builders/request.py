@@ -42,8 +42,15 @@ class BuildRequest(NamedTuple):
         return self.raw
 
     def chosen(self, defaults: dict[str, Any]) -> dict[str, Any]:
-        """`settings` over `defaults`; UserError for a key or a type that is not in them."""
-        for key, value in self.settings.items():
+        """`settings` over `defaults`; UserError for a key or a type that is not in them.
+
+        Where a number with a fraction is expected, 1 is one, too.
+        """
+        given = {
+            key: float(value) if type(value) is int and type(defaults.get(key)) is float else value
+            for key, value in self.settings.items()
+        }
+        for key, value in given.items():
             if key not in defaults:
                 known = ", ".join(defaults) or "none"
                 raise UserError(f"--set {key}: {self.name} has no such setting, it has: {known}")
@@ -52,4 +59,4 @@ class BuildRequest(NamedTuple):
                     f"--set {key}={value}: expected {type(defaults[key]).__name__}, "
                     f"for example {defaults[key]!r}"
                 )
-        return defaults | self.settings
+        return defaults | given

@@ -3,6 +3,7 @@
 dataset.json              manifest, written last: without it the folder is unfinished
 instances/SPLIT.jsonl     one instance per line, see `mmgen.data.compact.samples.FIELDS`
 verbs.json, nouns.json    class lists: [{"key": name, "strings": [...]}], the id is the position
+features/MODALITY/        features of its clips, see `mmgen.data.compact.clip_features`; may lack
 report.md, report.json    what was built, beside what was published
 figures/                  Figs. 4 and 8 of the paper, where matplotlib is installed
 """
@@ -19,7 +20,9 @@ from jaxtyping import Bool
 
 from mmgen.data.columns import file_sha256
 from mmgen.data.compact.classes import ClassList
+from mmgen.data.compact.clip_features import ClipFeatures, copy_clips
 from mmgen.data.compact.samples import FIELDS, Instance, read_instances, write_instances
+from mmgen.data.feature_format import MANIFEST as FEATURE_MANIFEST
 from mmgen.data.folder import MANIFEST, FolderWriter
 from mmgen.errors import UserError
 
@@ -39,6 +42,7 @@ class CompactDataset:
         self.root = root
         self.info = info
         self._splits: dict[str, list[Instance]] = {}
+        self._features: dict[str, ClipFeatures] = {}
 
     def split(self, name: str) -> list[Instance]:
         """Instances of the split called `name`; UserError names the splits there are."""
@@ -60,6 +64,23 @@ class CompactDataset:
     def nouns(self) -> ClassList:
         """Classes of nouns."""
         return _read_list(self.root / "nouns.json")
+
+    @property
+    def modalities(self) -> tuple[str, ...]:
+        """Modalities that there are features of."""
+        return tuple(self.info.get("features", {}))
+
+    def features(self, modality: str) -> ClipFeatures:
+        """Features of the clips; UserError names the modalities there are."""
+        if modality not in self.modalities:
+            raise UserError(
+                f"data set {self.info['name']} has no features called {modality!r}, only "
+                f"{', '.join(self.modalities) or 'text'}: build it with --features, or train a "
+                "system that does without"
+            )
+        if modality not in self._features:
+            self._features[modality] = ClipFeatures.open(self.root / "features" / modality)
+        return self._features[modality]
 
     def unseen(self, name: str) -> Bool[np.ndarray, " n"]:
         """Which instances of a split have a target compound that is no target of train.
@@ -103,18 +124,22 @@ class CompactWriter(FolderWriter):
 
     Args:
       root: the data set's folder.
-      info: the manifest but for what is counted here (`kind`, `splits`, `classes`,
-        `fingerprint`): name, builder, settings, data_seed, licences, sources, paper_scale, world.
+      info: the manifest but for what is counted here (`kind`, `splits`, `classes`, `features`,
+        `fingerprint`): name, builder, settings, data_seed, licences, sources, paper_scale, world;
+        of a world also extra_fields, the names of what stands in its instances besides `FIELDS`.
       force: replace a finished data set of that name.
+
+    Attributes:
+      info: the manifest so far.
     """
 
     def __init__(self, root: str | pathlib.Path, info: dict[str, Any], *, force: bool = False):
         super().__init__(root, force=force)
-        self._info = dict(info, kind=KIND, splits={})
+        self.info = dict(info, kind=KIND, splits={}, features={})
 
     def write_classes(self, verbs: ClassList, nouns: ClassList) -> None:
         """Write the class lists."""
-        self._info["classes"] = {"verbs": len(verbs), "nouns": len(nouns)}
+        self.info["classes"] = {"verbs": len(verbs), "nouns": len(nouns)}
         for name, classes in (("verbs", verbs), ("nouns", nouns)):
             write_json(self.folder / f"{name}.json", _list_records(classes))
 
@@ -125,31 +150,55 @@ class CompactWriter(FolderWriter):
         path = _instances(self.folder, name)
         path.parent.mkdir(exist_ok=True)
         write_instances(path, instances)
-        self._info["splits"][name] = {}
+        self.info["splits"][name] = {}
+
+    def write_features(
+        self,
+        source: pathlib.Path,
+        splits: Mapping[str, Iterable[Instance]],
+        max_missing: float,
+    ) -> None:
+        """Take the features of the instances' clips from `source`, a folder per modality.
+
+        Raises:
+          UserError: there is none, one is damaged or of other videos, or lacks too many clips.
+        """
+        folders = sorted(path.parent for path in source.glob(f"*/{FEATURE_MANIFEST}"))
+        if not folders:
+            raise UserError(f"--features {source} has no folder with a {FEATURE_MANIFEST}")
+        clips = dict.fromkeys(
+            clip for split in splits.values() for one in split for clip in one["narration_ids"]
+        )
+        for folder in folders:
+            store = ClipFeatures.open(folder, verify=True)
+            path = self.folder / "features" / store.modality
+            manifest = copy_clips(store, list(clips), path, max_missing=max_missing)
+            self.info["features"][store.modality] = manifest
 
     def complete(self) -> dict[str, Any]:
         """Counts and checksums; the manifest."""
-        dataset = CompactDataset(self.folder, self._info)
-        for name, facts in self._info["splits"].items():
+        dataset = CompactDataset(self.folder, self.info)
+        for name, facts in self.info["splits"].items():
             instances = dataset.split(name)
             facts["examples"] = len(instances)
             facts["videos"] = len({one["video_id"] for one in instances})
             facts["clips"] = len({clip for one in instances for clip in one["narration_ids"]})
             facts["sha256"] = file_sha256(_instances(self.folder, name))
-        self._info["fingerprint"] = fingerprint(self._info, self.folder)
+        self.info["fingerprint"] = fingerprint(self.info, self.folder)
         check_compact(dataset)
-        return self._info
+        return self.info
 
 
 def check_compact(dataset: CompactDataset) -> None:
     """UserError for a split without instances, a missing field, or an instance in two splits."""
     places: dict[str, str] = {}
+    fields = (*FIELDS, *dataset.info.get("extra_fields", ()))
     for name in dataset.info["splits"]:
         where = f"data set {dataset.info['name']}, split {name}"
         if not dataset.split(name):
             raise UserError(f"{where}: there is no instance")
         for line, instance in enumerate(dataset.split(name), start=1):
-            if tuple(instance) != FIELDS:
+            if tuple(instance) != fields:
                 raise UserError(f"{where}, line {line}: the fields are not those of an instance")
             other = places.setdefault(instance["key"], name)
             if other != name:
@@ -163,6 +212,10 @@ def verify_compact(dataset: CompactDataset) -> None:
         if not file.is_file() or file_sha256(file) != facts["sha256"]:
             raise UserError(f"{file} is not the file that was built: build the data set again")
     check_compact(dataset)
+    for name in dataset.modalities:
+        store = ClipFeatures.open(dataset.root / "features" / name, verify=True)
+        if store.manifest != dataset.info["features"][name]:
+            raise UserError(f"{store.path} is not what was built: build the data set again")
     if fingerprint(dataset.info, dataset.root) != dataset.info["fingerprint"]:
         raise UserError(
             f"{dataset.root}: the manifest or a class list was changed after the build: build the "
@@ -175,6 +228,9 @@ def fingerprint(info: Mapping[str, Any], folder: pathlib.Path) -> str:
     facts = {key: info[key] for key in ("name", "kind", "settings", "data_seed", "classes")}
     facts["splits"] = {name: split["sha256"] for name, split in info["splits"].items()}
     facts["lists"] = [file_sha256(folder / f"{name}.json") for name in ("verbs", "nouns")]
+    features = info.get("features")
+    if features:
+        facts["features"] = {name: manifest["sha256"] for name, manifest in features.items()}
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
@@ -186,6 +242,7 @@ def summary(dataset: CompactDataset) -> str:
     lines = [
         f"data set {dataset.info['name']} in {dataset.root}",
         f"instances    {sizes}",
+        f"features     {', '.join(dataset.modalities) or 'none: text-only runs'}",
         f"licences     {'; '.join(dataset.info['licences'])}",
         f"fingerprint  {dataset.info['fingerprint']}",
         "",

@@ -1,7 +1,7 @@
 """What a build report says, as values: counts, rules, divergences, scores, leakage."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -204,4 +204,19 @@ def vocabulary_facts(splits: dict[str, list[Instance]]) -> dict[str, Any]:
             for name, counts in targets.items()
             if name != "train"
         },
+    }
+
+
+def feature_facts(manifests: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Of every modality: shape, clips, those without a feature and those not in the source."""
+    return {
+        name: {
+            "extractor": manifest["extractor"],
+            "shape": manifest["shape"],
+            "clips": manifest["clips"],
+            "absent": manifest["absent"],
+            "missing": len(manifest["missing"]),
+            "first_missing": manifest["missing"][:5],
+        }
+        for name, manifest in manifests.items()
     }

@@ -26,11 +26,13 @@ def report_text(facts: dict[str, Any]) -> str:
         [f"# {facts['name']}", ""],
         _choices(facts),
         _csv(facts["csv"]),
-        _windows(facts["windows"], facts["rules"]),
-        _split(facts["split"]),
-        _scores(facts["split"], facts["seeds"]),
+        _windows(facts["windows"]),
+        _rules(facts["windows"], facts["rules"]) if facts["published"] else [],
+        _split(facts["split"], facts["published"]),
+        _scores(facts["split"], facts["seeds"], facts["published"]),
         _leakage(facts["split"]["leakage"]),
         _golden(facts["split"]["golden"]),
+        _features(facts["features"]),
         _vocabulary(facts["vocabulary"]),
         _figures(facts["figures"]),
     ]
@@ -45,6 +47,13 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in rows]
     return [*lines, ""]
+
+
+def _beside(
+    head: Sequence[str], last: str, rows: Iterable[Sequence[Any]], published: bool
+) -> list[str]:
+    """A table whose last column holds published values, without it for a world."""
+    return _table((*head, last), rows) if published else _table(head, [row[:-1] for row in rows])
 
 
 def _cell(value: Any) -> str:
@@ -93,7 +102,11 @@ def _csv(facts: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _windows(facts: dict[str, Any], rules: Sequence[dict[str, Any]]) -> list[str]:
+def _windows(facts: dict[str, Any]) -> list[str]:
+    return ["## Windows", "", *_table(("asked", "windows left"), facts["funnel"].items())]
+
+
+def _rules(facts: dict[str, Any], rules: Sequence[dict[str, Any]]) -> list[str]:
     rows = []
     for rule in rules:
         scores = [rule["all_windows"] or {}, rule["heldout"] or {}]
@@ -112,9 +125,6 @@ def _windows(facts: dict[str, Any], rules: Sequence[dict[str, Any]]) -> list[str
     head = ("order", "distinct", "noun shared", "windows", "of 22,136")
     kinds = ("noun, all", "verb, all", "noun, held out", "verb, held out")
     return [
-        "## Windows",
-        "",
-        *_table(("asked", "windows left"), facts["funnel"].items()),
         *_paragraph(
             f"Published: {facts['paper']:,}; ours are {100 * facts['of_paper']:.1f} % of it.",
             f"{facts['with_guessed_text']:,} have a clip whose text is a guess.",
@@ -128,22 +138,16 @@ def _windows(facts: dict[str, Any], rules: Sequence[dict[str, Any]]) -> list[str
     ]
 
 
-def _split(facts: dict[str, Any]) -> list[str]:
-    published = facts["paper"]["sizes"]
-    lines = [
-        "## Split",
-        "",
-        *_table(
-            ("split", "windows", "published"),
-            [(name, count, published[name]) for name, count in facts["sizes"].items()],
-        ),
-    ]
+def _split(facts: dict[str, Any], published: bool) -> list[str]:
+    sizes = [(name, count, facts["paper"]["sizes"][name]) for name, count in facts["sizes"].items()]
+    lines = ["## Split", "", *_beside(("split", "windows"), "published", sizes, published)]
     search = facts.get("search")
     if search:
         lines += _paragraph(
             f"The search ends at D_A {search['atom_divergence']:.4f} and D_C",
-            f"{search['compound_divergence']:.4f} on what it counts (published: below .02 and",
-            f"above .6); the repair pass replaced {search['replaced_by_repair']} windows.",
+            f"{search['compound_divergence']:.4f} on what it counts"
+            f"{' (published: below .02 and above .6)' if published else ''}; the repair pass",
+            f"replaced {search['replaced_by_repair']} windows.",
         )
     rows = [
         (
@@ -163,7 +167,7 @@ def _split(facts: dict[str, Any]) -> list[str]:
     return [*lines, *_table((*head, *more), rows)]
 
 
-def _scores(split: dict[str, Any], seeds: dict[str, Any]) -> list[str]:
+def _scores(split: dict[str, Any], seeds: dict[str, Any], published: bool) -> list[str]:
     paper = split["paper"]["scores"]
     columns = split["scores"]
     rows = [
@@ -173,7 +177,7 @@ def _scores(split: dict[str, Any], seeds: dict[str, Any]) -> list[str]:
     lines = [
         "## Scores without training",
         "",
-        *_table(("per cent", *columns, "published, test"), rows),
+        *_beside(("per cent", *columns), "published, test", rows, published),
     ]
     if seeds["failed"]:
         lines += _paragraph(
@@ -200,7 +204,9 @@ def _scores(split: dict[str, Any], seeds: dict[str, Any]) -> list[str]:
         *_paragraph(
             f"The held-out pool over split seeds {seeds['seeds'][0]} to {seeds['seeds'][-1]}:"
         ),
-        *_table(("per cent", "mean", "sd", "lowest", "highest", "published, test"), rows),
+        *_beside(
+            ("per cent", "mean", "sd", "lowest", "highest"), "published, test", rows, published
+        ),
     ]
 
 
@@ -228,6 +234,24 @@ def _golden(facts: Sequence[dict[str, Any]]) -> list[str]:
         ),
         *_table(("window", "shown in", "published side", "comes out", "here"), rows),
     ]
+
+
+def _features(facts: dict[str, Any]) -> list[str]:
+    if not facts:
+        return []
+    rows = [
+        (
+            name,
+            " x ".join(map(str, row["shape"])),
+            row["extractor"],
+            row["clips"],
+            row["absent"],
+            row["missing"],
+        )
+        for name, row in facts.items()
+    ]
+    head = ("modality", "shape", "extractor", "clips", "without a feature", "not in the source")
+    return ["## Features", "", *_table(head, rows)]
 
 
 def _vocabulary(facts: dict[str, Any]) -> list[str]:
