@@ -6,7 +6,7 @@
     narrations           plain narration of train -> [verb, noun, verb class, noun class]
     phrases              joined words of train
     labels               tasks verb and noun: target string of train -> class
-    compounds            split -> target compounds, strings or classes as the split was made
+    compounds            split -> target compounds, joined strings or classes, as it was made
     baselines            split -> baseline -> its scores
 
 It is written and read by `mmgen.evaluation.context`. With it every metric is recomputed from the
@@ -56,7 +56,6 @@ def make_context(
     check_choice("form", form, FORMS)
     info, settings = dataset.info, dataset.info["settings"]
     train = dataset.split("train")
-    level = settings["compounds"]
     context: Context = {
         "kind": "compact",
         "task": task,
@@ -76,7 +75,7 @@ def make_context(
         "phrases": _phrases(train),
         "labels": {} if task == "utterance" else _labels(train, task),
         "compounds": {
-            name: sorted({target_compound(one, level) for one in dataset.split(name)})
+            name: sorted({_compound(one, settings["compounds"]) for one in dataset.split(name)})
             for name in dict.fromkeys(("train", *splits))
         },
     }
@@ -101,6 +100,13 @@ def _narrations(train: Sequence[Instance]) -> dict[str, list[Any]]:
             for clip in range(len(one["narrations"]))
         ).items()
     }
+
+
+def _compound(instance: Instance, level: str) -> tuple[Any, ...]:
+    """(verb, noun) of the target: joined strings, as records have them, or classes."""
+    if level == "string":
+        return instance["trgverb"], instance["trgnoun"]
+    return target_compound(instance, level)
 
 
 def _phrases(train: Sequence[Instance]) -> list[str]:
