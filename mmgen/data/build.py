@@ -9,8 +9,8 @@ import argparse
 import json
 import pathlib
 import sys
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from mmgen.data.builders import BUILDERS, find_builder
 from mmgen.data.builders.request import BuildRequest
@@ -18,6 +18,7 @@ from mmgen.data.checks import shared_images, verify_dataset
 from mmgen.data.columns import Dataset, open_dataset
 from mmgen.data.compact import dataset as compact
 from mmgen.data.folder import MANIFEST
+from mmgen.data.macid import dataset as macid
 from mmgen.errors import UserError
 from mmgen.prompting.cobsat import dataset as cobsat
 from mmgen.settings.command_line import fail
@@ -55,10 +56,8 @@ def main(arguments: Sequence[str]) -> None:
         dataset = open_prepared(options.check)
         if isinstance(dataset, Dataset):
             verify_dataset(dataset)
-        elif isinstance(dataset, cobsat.CobsatDataset):
-            cobsat.verify_cobsat(dataset)
         else:
-            compact.verify_compact(dataset)
+            KINDS[dataset.info["kind"]].verify(dataset)
         print(summary(dataset))
         print("every rule holds and every checksum is right")
     elif options.prompts_only:
@@ -71,8 +70,30 @@ def main(arguments: Sequence[str]) -> None:
         print(summary(build(_request(options), tfds=options.tfds)))
 
 
-Prepared = Dataset | compact.CompactDataset | cobsat.CobsatDataset
+Prepared = Dataset | compact.CompactDataset | cobsat.CobsatDataset | macid.MacidDataset
 """A data set of any kind."""
+
+
+class Kind(NamedTuple):
+    """What there is to do with a data set that is not of the masked-span kind.
+
+    Attributes:
+      open: from its folder.
+      verify: every rule and checksum; UserError names what is not right.
+      summary: as text.
+    """
+
+    open: Callable[[pathlib.Path], Any]
+    verify: Callable[[Any], None]
+    summary: Callable[[Any], str]
+
+
+KINDS = {
+    compact.KIND: Kind(compact.open_compact, compact.verify_compact, compact.summary),
+    cobsat.KIND: Kind(cobsat.open_cobsat, cobsat.verify_cobsat, cobsat.summary),
+    macid.KIND: Kind(macid.open_macid, macid.verify_macid, macid.summary),
+}
+"""`kind` of a manifest -> what reads it."""
 
 
 def build(request: BuildRequest, *, tfds: bool = True) -> Prepared:
@@ -91,9 +112,7 @@ def open_prepared(path: pathlib.Path) -> Prepared:
         kind = json.loads((path / MANIFEST).read_text(encoding="utf-8"))["kind"]
     except (OSError, ValueError, KeyError, TypeError):
         kind = None  # open_dataset says what is wrong
-    if kind == cobsat.KIND:
-        return cobsat.open_cobsat(path)
-    return compact.open_compact(path) if kind == compact.KIND else open_dataset(path)
+    return KINDS[kind].open(path) if kind in KINDS else open_dataset(path)
 
 
 def listing() -> str:
@@ -108,10 +127,8 @@ def listing() -> str:
 
 def summary(dataset: Prepared) -> str:
     """Name, counts (the columns of the paper's Table 1) and fingerprint, as text."""
-    if isinstance(dataset, compact.CompactDataset):
-        return compact.summary(dataset)
-    if isinstance(dataset, cobsat.CobsatDataset):
-        return cobsat.summary(dataset)
+    if not isinstance(dataset, Dataset):
+        return KINDS[dataset.info["kind"]].summary(dataset)
     info = dataset.info
     lines = [f"data set {info['name']} in {dataset.root}", ""]
     table = [["split", *(heading for heading, _ in COUNTS)]]

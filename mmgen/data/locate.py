@@ -7,7 +7,7 @@ import hashlib
 import json
 import pathlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ml_collections import ConfigDict
 
@@ -69,17 +69,22 @@ def world_folder(folder: pathlib.Path, name: str, settings) -> pathlib.Path:
 def _built_world(folder: pathlib.Path, name: str, config: ConfigDict) -> pathlib.Path:
     settings = world_settings(config)
     root = world_folder(folder, name, settings)
+    _, build = WORLDS[name]
+    build_once(root, name, lambda: build(root, settings))
+    return root
+
+
+def build_once(root: pathlib.Path, name: str, build: Callable[[], object]) -> None:
+    """Call `build` unless the world `name` is finished at `root`; one process at a time."""
     if (root / "dataset.json").is_file():
-        return root
-    folder.mkdir(parents=True, exist_ok=True)
-    with _exclusive(folder / f".{root.name}.lock"):
+        return
+    root.parent.mkdir(parents=True, exist_ok=True)
+    with _exclusive(root.parent / f".{root.name}.lock"):
         if not (root / "dataset.json").is_file():
             announce(f"building {name}, once for all runs with these settings")
             start = time.perf_counter()
-            _, build = WORLDS[name]
-            build(root, settings)
+            build()
             announce(f"built {name} at {root} in {time.perf_counter() - start:.1f} s")
-    return root
 
 
 @contextlib.contextmanager

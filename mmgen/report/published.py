@@ -1,5 +1,6 @@
-"""Values printed in the papers, each of them once, in `published.json`."""
+"""Values printed in the papers, each of them once, in `published*.json`."""
 
+import fnmatch
 import functools
 import importlib.resources
 import json
@@ -19,12 +20,17 @@ def papers() -> Mapping[str, Mapping[str, Any]]:
     Where a table's numbers come with their error, `deviations` of the paper says so by table and
     metric, see `mmgen.report.audit`.
     """
-    text = importlib.resources.files("mmgen.report").joinpath("published.json").read_text("utf-8")
-    return json.loads(text)
+    files = importlib.resources.files("mmgen.report").iterdir()
+    names = sorted(f.name for f in files if fnmatch.fnmatch(f.name, "published*.json"))
+    found: dict[str, Mapping[str, Any]] = {}
+    for name in names:
+        text = importlib.resources.files("mmgen.report").joinpath(name).read_text("utf-8")
+        found |= json.loads(text)
+    return found
 
 
 def published(paper: str) -> Mapping[str, Any]:
-    """Everything published by `paper` ("viscoll")."""
+    """Everything published by `paper` ("viscoll", "macid", ...)."""
     return papers()[paper]
 
 

@@ -63,6 +63,16 @@ BUILDERS: dict[str, Builder] = {
         "CoBSAT's datasets/ folder, whole or in part, or a theme of your own (theme.json)",
         "CoBSAT's images and captions; --prompts-only --seed=123 --out FILE writes its prompts",
     ),
+    "macid": Builder(
+        "mmgen.data.builders.macid:build_macid",
+        "one csv: id, s1, v1, ..., s4, v4, intruder; --index-base=0 if the intruder counts from 0",
+        "MACID from its csv, with a report of what it holds",
+    ),
+    "push_world": Builder(
+        "mmgen.data.builders.macid:build_push_world",
+        "nothing; or captions.csv (caption, verb, concept) and distances.csv of your own",
+        "built-in world with known answers, in MACID's format; or groups of your own captions",
+    ),
     "captions": Builder(
         "mmgen.data.builders.captions:build_captions",
         "train.jsonl and other splits: {image_id, caption, span, task} per line",

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 from mmgen.data.builders.request import BuildRequest
@@ -9,19 +10,31 @@ from mmgen.errors import UserError
 
 
 def build_world(request: BuildRequest) -> pathlib.Path:
-    """Build the world `request.name`; returns its folder, where training looks for it.
+    """Build the masked-span world `request.name`; see `build_with`."""
+    from mmgen.data.locate import WORLDS
+
+    kind, build = WORLDS[request.name]
+    return build_with(request, kind, build)
+
+
+def build_with(request: BuildRequest, kind: type, build: Callable[..., None]) -> pathlib.Path:
+    """Build a world; returns its folder, where runs look for it.
+
+    Args:
+      request: what was asked for.
+      kind: frozen dataclass of the world's settings, `data_seed` among them.
+      build: `(root, settings, *, force)`.
 
     Raises:
       UserError: an argument that only fits files was given, or an unknown setting.
     """
-    from mmgen.data.locate import WORLDS, world_folder
+    from mmgen.data.locate import world_folder
 
     for option in ("raw", "train_from", "features", "tokenizer", "pairs"):
         if getattr(request, option) is not None:
             raise UserError(
                 f"--{option.replace('_', '-')} has no meaning for the built-in {request.name}"
             )
-    kind, build = WORLDS[request.name]
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}
     del defaults["data_seed"]
     chosen: dict[str, Any] = {

@@ -1,0 +1,1 @@
+"""MACID: groups of four action descriptions, one of which is of another kind of action."""
