@@ -58,10 +58,20 @@ BUILDERS: dict[str, Builder] = {
         "EPIC_100_train.csv, EPIC_100_verb_classes.csv, EPIC_100_noun_classes.csv, or your own",
         "CompAct from EPIC-KITCHENS csv; --split=mcd|random|resplit|random_by_video",
     ),
+    "kitchen_world": Builder(
+        "mmgen.data.builders.world:build_kitchen",
+        "",
+        "built-in world with known optimum, in EPIC-KITCHENS' columns; --split, --target-dc",
+    ),
     "cobsat": Builder(
         "mmgen.data.builders.cobsat:build_cobsat",
         "CoBSAT's datasets/ folder, whole or in part, or a theme of your own (theme.json)",
         "CoBSAT's images and captions; --prompts-only --seed=123 --out FILE writes its prompts",
+    ),
+    "shape_world": Builder(
+        "mmgen.data.builders.cobsat:build_shape",
+        "",
+        "built-in world with known answers, drawn in CoBSAT's layout; --size=128 pixels",
     ),
     "macid": Builder(
         "mmgen.data.builders.macid:build_macid",

@@ -84,6 +84,14 @@ def build_cobsat(request: BuildRequest) -> pathlib.Path:
     return writer.root
 
 
+def build_shape(request: BuildRequest) -> pathlib.Path:
+    """Draw `shape_world`; returns its folder, where runs look for it."""
+    from mmgen.data.builders.world import build_with
+    from mmgen.data.worlds.shape_world import ShapeWorldSettings, build_shape_world
+
+    return build_with(request, ShapeWorldSettings, build_shape_world)
+
+
 def write_prompts(request: BuildRequest) -> str:
     """Write a prompt file of CoBSAT to the file `request.out`; returns a sentence about it.
 
