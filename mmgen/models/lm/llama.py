@@ -30,6 +30,9 @@ Params = dict[str, Any]
 NOWHERE = -1
 """The position of padding."""
 
+QUERY_BLOCK = 512
+"""From how many tokens attention is computed at once."""
+
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """The linear maps of a layer: what adapters can change."""
 
@@ -144,6 +147,7 @@ def forward(
     cache: Cache | None = None,
     *,
     dtype: jnp.dtype = jnp.float32,
+    allowed: Bool[Array, "b t s"] | None = None,
     adapter: Adapter | None = None,
     remat: bool = False,
 ) -> tuple[Float[Array, "b t k"], Cache | None]:
@@ -157,12 +161,15 @@ def forward(
         padding, whose states mean nothing.
       cache: what was read before; it must have t free slots. None reads from the start and keeps
         nothing.
+      allowed: narrows further which key (of the cache's slots, or of the t tokens) each token sees.
       adapter: added to projections.
       remat: compute each layer again in the backward pass instead of keeping its insides.
     """
     turn = rotation(jnp.maximum(positions, 0), config.angles)
     seen = positions if cache is None else _written(cache.positions, positions, cache.filled)
     mask = _visible(positions, seen)
+    if allowed is not None:
+        mask &= allowed
     stacked = (
         params["layers"],
         {} if adapter is None else dict(adapter.leaves),
@@ -202,9 +209,9 @@ def forward(
     start = (embeddings.astype(jnp.float32), memory)
     (x, grown), _ = jax.lax.scan(jax.checkpoint(layer) if remat else layer, start, stacked)
     hidden = rms_norm(x, params["norm"], config.norm_eps)
-    if cache is None:
+    if cache is None or grown is None:
         return hidden, None
-    return hidden, Cache(grown[0], grown[1], seen, cache.filled + positions.shape[1])
+    return hidden, Cache(*grown, seen, cache.filled + positions.shape[1])
 
 
 def logits(
@@ -265,11 +272,28 @@ def _attend(
     admitted: Bool[Array, "b t s"],
     dtype: jnp.dtype,
 ) -> Float[Array, "b t hd"]:
-    """Attention in which h / g query heads share each key-value head; softmax in float32."""
-    rows, tokens, _, head_dim = query.shape
+    """Attention in which h / g query heads share each key-value head; softmax in float32.
+
+    Long texts are attended from in blocks, so that the scores of all pairs are never held at once.
+    """
+    rows, tokens, heads, head_dim = query.shape
     query = query.reshape(rows, tokens, key.shape[1], -1, head_dim) / math.sqrt(head_dim)
-    scores = contract("btgrd,bgsd->bgrts", query, key, dtype)
-    # A row of padding sees nothing: finite scores leave it finite, and nothing reads it.
-    scores = jnp.where(admitted[:, None, None], scores, jnp.finfo(scores.dtype).min)
-    mixed = contract("bgrts,bgsd->btgrd", jax.nn.softmax(scores, axis=-1), value, dtype)
-    return mixed.reshape(rows, tokens, -1)
+
+    def block(query: Array, admitted: Array) -> Array:
+        scores = contract("btgrd,bgsd->bgrts", query, key, dtype)
+        # A row of padding sees nothing: finite scores leave it finite, and nothing reads it.
+        scores = jnp.where(admitted[:, None, None], scores, jnp.finfo(scores.dtype).min)
+        return contract("bgrts,bgsd->btgrd", jax.nn.softmax(scores, axis=-1), value, dtype)
+
+    if tokens <= QUERY_BLOCK:
+        return block(query, admitted).reshape(rows, tokens, -1)
+    blocks = -(-tokens // QUERY_BLOCK)
+
+    def split(x: Array) -> Array:
+        missing = blocks * QUERY_BLOCK - tokens
+        x = jnp.pad(x, ((0, 0), (0, missing)) + ((0, 0),) * (x.ndim - 2))
+        return jnp.moveaxis(x.reshape(rows, blocks, QUERY_BLOCK, *x.shape[2:]), 1, 0)
+
+    mixed = jax.lax.map(lambda part: block(*part), (split(query), split(admitted)))
+    mixed = jnp.moveaxis(mixed, 0, 1).reshape(rows, blocks * QUERY_BLOCK, heads * head_dim)
+    return mixed[:, :tokens]

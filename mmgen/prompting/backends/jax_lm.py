@@ -1,0 +1,213 @@
+"""Language models of the Llama family in JAX: read text, write text, score choices."""
+
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mmgen.core.mesh import make_mesh
+from mmgen.errors import UserError
+from mmgen.models.lm import lora
+from mmgen.models.lm.generate import Prompt, generate
+from mmgen.models.lm.llava_model import is_llava
+from mmgen.models.lm.model import LanguageModel, file_digest, find_package, open_model
+from mmgen.models.lm.score import Candidates, score, split_choices
+from mmgen.models.lm.tokenizer import Untemplated
+from mmgen.prompting.backends import BackendOptions
+from mmgen.prompting.backends.jax_llava import open_jax_llava
+from mmgen.prompting.requests import Answer, Backend, Request, Text
+
+BATCH_SIZE = 16
+
+
+class Unanswerable(ValueError):
+    """A request that this model cannot be asked; the text says why."""
+
+
+class _Prepared(NamedTuple):
+    """A request in tokens.
+
+    Attributes:
+      place: of the request.
+      prompt_tokens: what the model reads before it speaks.
+    """
+
+    place: int
+    prompt_tokens: int
+    ask: Prompt | Candidates
+
+
+class JaxLM:
+    """See `mmgen.prompting.requests.Backend`."""
+
+    reads_images = False
+    paints = False
+    scores_choices = True
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        batch_size: int = BATCH_SIZE,
+        facts: Mapping[str, Any] | None = None,
+    ):
+        """Wrap an open model.
+
+        Args:
+          facts: what its identity says besides (adapters).
+        """
+        self._model = model
+        self.batch_size = batch_size
+        # Made once: it is asked for with every request.
+        self._identity = {
+            "backend": "jax_lm",
+            "name": model.name,
+            "digest": model.digest,
+            "tokenizer": model.tokenizer.digest,
+            "dtype": np.dtype(model.dtype).name,
+            "max_context": model.config.max_length,
+            **(facts or {}),
+        }
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """See `Backend`."""
+        return dict(self._identity)
+
+    def answer(self, requests: Sequence[Request]) -> Iterator[tuple[int, Answer]]:
+        """See `Backend`; short prompts come first, those that score choices before the others.
+
+        Raises:
+          UserError: the tokenizer has no chat template, and a request is not raw.
+        """
+        if not all(request.raw for request in requests):
+            self._model.tokenizer.require_chat_template()
+        prepared = []
+        for index, request in enumerate(requests):
+            try:
+                prepared.append(self._prepare(index, request))
+            except (Unanswerable, Untemplated) as error:
+                yield index, Answer(error=str(error))
+        yield from self._score([one for one in prepared if isinstance(one.ask, Candidates)])
+        yield from self._write([one for one in prepared if isinstance(one.ask, Prompt)])
+
+    def _score(self, prepared: Sequence[_Prepared]) -> Iterator[tuple[int, Answer]]:
+        items = [one.ask for one in prepared if isinstance(one.ask, Candidates)]
+        for place, scored in score(self._model, items, self.batch_size):
+            yield (
+                prepared[place].place,
+                Answer(
+                    scores=scored.sums,
+                    token_counts=tuple(map(len, items[place].choices)),
+                    prompt_tokens=prepared[place].prompt_tokens,
+                    seconds=scored.seconds,
+                ),
+            )
+
+    def _write(self, prepared: Sequence[_Prepared]) -> Iterator[tuple[int, Answer]]:
+        prompts = [one.ask for one in prepared if isinstance(one.ask, Prompt)]
+        for place, written in generate(self._model, prompts, self.batch_size):
+            yield (
+                prepared[place].place,
+                Answer(
+                    text=written.text,
+                    prompt_tokens=prepared[place].prompt_tokens,
+                    generated_tokens=written.tokens,
+                    seconds=written.seconds,
+                ),
+            )
+
+    def _prepare(self, index: int, request: Request) -> _Prepared:
+        if request.want != "text":
+            raise Unanswerable("a language model paints no pictures; ask it for text")
+        if request.pictures:
+            raise Unanswerable("this language model reads no pictures; use captions, or a LLaVA")
+        tokenizer = self._model.tokenizer
+        text = request.text if request.raw else tokenizer.render(messages(request))
+        ids = tokenizer.encode(text, rendered=not request.raw)
+        if not request.choices:
+            self._check_length(len(ids), request.decoding.max_tokens)
+            return _Prepared(index, len(ids), _prompt(ids, request))
+        joint = [
+            tokenizer.encode(text + choice, rendered=not request.raw) for choice in request.choices
+        ]
+        shared, choices = split_choices(ids, joint)
+        if not all(choices):
+            raise Unanswerable("a choice is empty, so it has no probability")
+        self._check_length(shared, max(map(len, choices)))
+        return _Prepared(index, len(ids), Candidates(np.array(ids[:shared], np.int32), choices))
+
+    def _check_length(self, read: int, written: int) -> None:
+        limit = self._model.config.max_length
+        if read < 1:
+            raise Unanswerable("the prompt is empty, so there is nothing to go on from")
+        if read + written > limit:
+            raise Unanswerable(
+                f"the prompt has {read} tokens and the answer may have {written}, but the model "
+                f"reads {limit}; prompts are never cut"
+            )
+
+
+def open_jax(target: str, options: BackendOptions) -> Backend:
+    """The model in a Hugging Face folder (Llama family or LLaVA-1.5) or a .gguf file.
+
+    Raises:
+      UserError: it cannot be opened.
+    """
+    path = pathlib.Path(target).expanduser()
+    if is_llava(path):
+        return open_jax_llava(target, options)
+    mesh = make_mesh(**options.mesh) if options.mesh else make_mesh(data=1)
+    model = open_model(path, mesh, options.dtype or "float32", max_length=options.max_context)
+    facts = {}
+    if options.chat_template:
+        model.tokenizer.set_chat_template(pathlib.Path(options.chat_template).expanduser())
+    if options.adapter:
+        folder = pathlib.Path(options.adapter).expanduser()
+        adapters, settings = lora.load_adapters(folder, model.config)
+        model = model._replace(params=lora.merge(model.params, adapters, settings))
+        facts["adapter"] = file_digest((folder / lora.WEIGHTS, folder / lora.CONFIG))
+    return JaxLM(model, batch_size(options, BATCH_SIZE), facts)
+
+
+def open_package(target: str, options: BackendOptions) -> Backend:
+    """The model that an installed Python package ships, see `mmgen.models.lm.model.PACKAGES`.
+
+    Raises:
+      UserError: no such package, not installed, or not what was published.
+    """
+    return open_jax(str(find_package(target)), options)
+
+
+def batch_size(options: BackendOptions, default: int) -> int:
+    """How many requests at once; UserError if that is no number of requests."""
+    size = default if options.batch_size is None else options.batch_size
+    if size < 1:
+        raise UserError(f"backend.batch_size is {size}; it must be at least 1.")
+    return size
+
+
+def messages(request: Request) -> list[dict[str, str]]:
+    """The conversation in the form that chat templates take."""
+    said = [{"role": "system", "content": request.system}] if request.system else []
+    for turn in request.turns:
+        content = "".join(part.text for part in turn.parts if isinstance(part, Text))
+        said.append({"role": turn.role, "content": content})
+    return said
+
+
+def _prompt(ids: Sequence[int], request: Request) -> Prompt:
+    decoding = request.decoding
+    if decoding.temperature < 0 or not 0 < decoding.top_p <= 1 or decoding.max_tokens < 1:
+        raise Unanswerable(
+            f"temperature {decoding.temperature}, top_p {decoding.top_p} and max_tokens "
+            f"{decoding.max_tokens} cannot be: at least 0, in (0, 1], at least 1"
+        )
+    return Prompt(
+        np.array(ids, np.int32),
+        decoding.max_tokens,
+        decoding.temperature,
+        decoding.top_p,
+        decoding.stop,
+        request.seed & 0xFFFFFFFF,
+    )
