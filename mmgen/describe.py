@@ -41,14 +41,19 @@ def _data_lines(experiment: Experiment) -> list[str]:
     return lines
 
 
-def _parameter_lines(experiment: Experiment, state: TrainState) -> list[str]:
+def parameter_lines(params: object) -> list[str]:
+    """Every parameter with its shape and size, and how many numbers that is."""
     rows = []
-    for path, leaf in jax.tree_util.tree_leaves_with_path(state.params):
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         name = "/".join(str(getattr(p, "key", getattr(p, "name", p))) for p in path)
         rows.append((name, "x".join(map(str, leaf.shape)) or "scalar", f"{leaf.size:,}"))
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
     lines = [f"  {n:<{widths[0]}}  {s:>{widths[1]}}  {c:>{widths[2]}}" for n, s, c in rows]
-    lines.append(f"parameters: {parameter_count(state.params)}")
+    return [*lines, f"parameters: {parameter_count(params)}"]
+
+
+def _parameter_lines(experiment: Experiment, state: TrainState) -> list[str]:
+    lines = parameter_lines(state.params)
     paper = published("viscoll")["parameters"].get(experiment.config.model.factory)
     if paper:
         lines.append(f"paper: {paper} parameters ({experiment.config.model.factory})")
@@ -67,13 +72,14 @@ def _cost_lines(experiment: Experiment, state: TrainState) -> list[str]:
     config = experiment.config
     lines = []
     feeds = experiment.feeds()
+    counted = "steps by their stream rows" if experiment.draw else "steps"
     for index, bucket in enumerate(experiment.buckets):
         used = np.flatnonzero(feeds.bucket_index == index)
         if len(used):
             feed = feeds[int(used[0])]
             flops = count_flops(experiment.algorithm.step, state, feed, stream_key(0, "step"))
             shape = f"{bucket.text} text + {bucket.objects} objects"
-            lines.append(f"FLOPs per step ({shape}, {len(used):,} steps): {flops:.3e}")
+            lines.append(f"FLOPs per step ({shape}, {len(used):,} {counted}): {flops:.3e}")
     lines.append(f"bytes of parameters: {_bytes(state.params):,}")
     lines.append(f"bytes of optimizer state: {_bytes(state.opt_state):,}")
     share = config.memory.capacity / max(1, len(experiment.stream_rows))

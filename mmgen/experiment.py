@@ -35,9 +35,10 @@ from mmgen.data.streams import TIME_BINS, task_time_information
 from mmgen.data.tables import build_tables, gather_batch
 from mmgen.errors import UserError
 from mmgen.evaluation.schedule import evaluation_steps
-from mmgen.memory.balanced import make_balanced_sqrt, masked_words
+from mmgen.memory.balanced import make_balanced_forget, make_balanced_sqrt, masked_words
 from mmgen.memory.base import Memory, MemoryState
-from mmgen.memory.plan import Plan, make_plan, memory_at
+from mmgen.memory.live import Draw, draw_rows
+from mmgen.memory.plan import Plan, check_stream, make_plan, memory_at
 from mmgen.memory.reservoir import make_reservoir
 from mmgen.memory.stop_words import function_word_ids
 from mmgen.memory.task_balanced import make_task_balanced
@@ -53,6 +54,8 @@ MODELS: dict[str, Callable[..., Any]] = {"vlbert": make_vlbert, "lxmert": make_l
 ALGORITHMS = ("plain", "er", "agem", "mir", "der", "ewc", "si", "lwf")
 """Modules of `mmgen.algorithms`; each has `make_NAME(task, optimizer, memory, **settings)`."""
 
+BALANCED = {"balanced_sqrt": make_balanced_sqrt, "balanced_forget": make_balanced_forget}
+
 REPLAYING = ("er", "agem", "mir", "der")
 """Algorithms that are nothing without a memory."""
 
@@ -65,7 +68,7 @@ class Experiment(NamedTuple):
       dataset: the prepared data set.
       task, memory, algorithm, optimizer: see their contracts; `memory` is None without replay.
       stream_rows: int64[num_steps * batch_size], rows of the train split, IGNORE_ID as padding.
-      plan: the replay plan, None without memory.
+      plan: the replay plan, None without a memory or for one that cannot be planned.
       side_of_rows: what the memory policy must know of each row of the train split.
       buckets: padded shapes of batches.
       num_steps: iterations of training.
@@ -103,6 +106,13 @@ class Experiment(NamedTuple):
     def split(self, name: str) -> Split:
         """A split as this run sees it."""
         return seen_split(self.config, self.dataset, name)
+
+    @property
+    def draw(self) -> Draw | None:
+        """How rows to replay are drawn during training; None where a plan tells them."""
+        if self.memory is None or self.memory.planned or not self.algorithm.draws:
+            return None
+        return partial(draw_rows, self.memory, self.algorithm.draws)
 
     def memory_at(self, step: int) -> MemoryState:
         """What the memory must hold after `step` iterations, for runs with a plan."""
@@ -155,7 +165,7 @@ class Experiment(NamedTuple):
             feeds.stream_rows, feeds.bucket_index, self.plan, self.algorithm.draws
         )
         return Resident(
-            data=Data(tables, schedule, self.side_of_rows),
+            data=Data(tables, schedule, self.side_of_rows, feeds.row_bucket if self.draw else ()),
             gather=partial(gather_batch, vocabulary=dataset.vocabulary, max_span=max_span(dataset)),
             buckets=self.buckets,
         )
@@ -189,7 +199,9 @@ def build(config: ConfigDict, dataset: Dataset) -> Experiment:
     plan = None
     if memory is not None:
         batches = rows.reshape(num_steps, config.batch_size)
-        plan = make_plan(memory, batches, algorithm.draws, config.seed, side_of_rows)
+        check_stream(batches)
+        if memory.planned:
+            plan = make_plan(memory, batches, algorithm.draws, config.seed, side_of_rows)
     return Experiment(
         config=config,
         dataset=dataset,
@@ -246,7 +258,7 @@ def _memory(config: ConfigDict, dataset: Dataset) -> tuple[Memory | None, Any]:
         width,
         () if memory.count_stop_words else function_word_ids(dataset.vocabulary.tokens),
     )
-    return make_balanced_sqrt(memory.capacity, rows, width, memory.divergence), words
+    return BALANCED[memory.policy](memory.capacity, rows, width, memory.divergence), words
 
 
 def _algorithm(

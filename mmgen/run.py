@@ -169,6 +169,7 @@ def run_spec(experiment: Experiment, folder: Workdir, mesh: Mesh, context: Conte
         keep=config.checkpoint.keep,
         begin=begin_from_parent(experiment, folder) if config.init_from else None,
         resident=experiment.resident() if config.residency == "device" else None,
+        draw=experiment.draw,
         is_missing=lambda step, final: (
             not all(path.exists() for path in _record_paths(experiment, folder, step, final))
         ),

@@ -1,15 +1,17 @@
 """How the loop makes iterations: one per dispatch from the host, or chunks from device memory."""
 
+import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
+import jax
 from jax.sharding import Mesh
 from jaxtyping import Array, Int
 
 from mmgen.core.announce import announce
 from mmgen.core.compiled_step import Trace, compile_step
-from mmgen.core.feeding import Feeder
-from mmgen.core.mesh import put_feed
+from mmgen.core.feeding import Feeder, LiveFeeds
+from mmgen.core.mesh import put_feed, replicated
 from mmgen.core.resident import choose_chunk, compile_chunk, longest_chunk, put_data, steps_from
 from mmgen.core.run_spec import RunSpec
 from mmgen.core.state import TrainState
@@ -77,6 +79,41 @@ class HostDispatcher:
         self._feeder.close()
 
 
+class LiveDispatcher:
+    """One iteration per dispatch, its replay rows drawn from the memory as it is.
+
+    Costs one synchronous read per iteration: the host learns the rows when the iteration before has
+    ended, and the device is idle until it has assembled them, which counts as waiting for data.
+    With the data in device memory (`DeviceDispatcher`) nobody waits.
+    """
+
+    def __init__(self, spec: RunSpec, shardings: PyTree, mesh: Mesh):
+        assert spec.draw is not None
+        self._mesh, self._rows = mesh, spec.feed_rows
+        self._feeds = cast(LiveFeeds, spec.feeds)
+        self._draw = jax.jit(spec.draw, out_shardings=replicated(mesh))
+        self._call, self.traces = compile_step(spec.step, shardings, mesh)
+        self.wait_seconds = 0.0
+
+    def prepare(self, step: int, is_idle: Callable[[], bool]) -> int:
+        """Nothing can be prepared."""
+        del is_idle
+        return step
+
+    def dispatch(
+        self, state: TrainState, prepared: int, seed: Int[Array, ""]
+    ) -> tuple[TrainState, Array, int]:
+        """One iteration."""
+        drawn = jax.device_get(self._draw(state.memory, seed, state.step))
+        began = time.perf_counter()
+        feed = put_feed(self._feeds.with_replay(prepared, drawn), self._mesh, self._rows)
+        self.wait_seconds += time.perf_counter() - began
+        return *self._call(state, feed, seed), 1
+
+    def close(self) -> None:
+        """There is no thread."""
+
+
 class DeviceDispatcher:
     """Many iterations per dispatch; the data lies on the device, and nothing is waited for."""
 
@@ -90,7 +127,7 @@ class DeviceDispatcher:
         self._chunk = choose_chunk(self._edges, longest_chunk())
         self._data = put_data(resident.data, mesh)
         self._call, self.traces = compile_chunk(
-            spec.step, resident.gather, resident.buckets, shardings, mesh
+            spec.step, resident.gather, resident.buckets, shardings, mesh, spec.draw
         )
         announce(f"residency device: {self._chunk} iterations per dispatch")
 
@@ -111,6 +148,8 @@ class DeviceDispatcher:
 
 def make_dispatcher(spec: RunSpec, shardings: PyTree, mesh: Mesh, start: int) -> Dispatcher:
     """The dispatcher of a run whose next iteration is `start`."""
-    if spec.resident is None:
-        return HostDispatcher(spec, shardings, mesh, start)
-    return DeviceDispatcher(spec, shardings, mesh)
+    if spec.resident is not None:
+        return DeviceDispatcher(spec, shardings, mesh)
+    if spec.draw is not None:
+        return LiveDispatcher(spec, shardings, mesh)
+    return HostDispatcher(spec, shardings, mesh, start)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from mmgen.algorithms.base import Feed
+from mmgen.memory.live import Drawn
 
 
 class Feeds(Protocol):
@@ -17,6 +18,13 @@ class Feeds(Protocol):
 
     def __getitem__(self, step: int) -> Feed:
         """The feed that iteration `step` (from 0) reads, as numpy arrays."""
+
+
+class LiveFeeds(Feeds, Protocol):
+    """Feeds to which the rows to replay are added during training."""
+
+    def with_replay(self, step: int, drawn: Drawn) -> Feed:
+        """The feed of iteration `step` with these rows, global numpy arrays, to replay."""
 
 
 def read_ahead(feeds: Feeds, start: int, stop: int, depth: int = 2) -> Iterator[Feed]:

@@ -1,9 +1,10 @@
 """Residency "device": a run whose data lies in device memory, many iterations per dispatch.
 
 Host and device exchange nothing during training but the scalars: which rows an iteration reads is
-known before it begins, so the whole schedule lies beside the data. One dispatch makes a fixed
-number of iterations, a chunk, under `lax.scan`. Where an evaluation or a checkpoint is due before
-a chunk would end, single iterations lead up to it.
+known before it begins, so the whole schedule lies beside the data, or the iteration itself draws
+them from its memory. One dispatch makes a fixed number of iterations, a chunk, under `lax.scan`.
+Where an evaluation or a checkpoint is due before a chunk would end, single iterations lead up to
+it.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,8 +20,9 @@ from mmgen.algorithms.base import Feed
 from mmgen.core.compiled_step import StepFn, Trace, keyed_step, stack_scalars
 from mmgen.core.mesh import batch_sharding, batch_shards, put_replicated, replicated
 from mmgen.core.state import TrainState
-from mmgen.data.schema import Batch
+from mmgen.data.schema import IGNORE_ID, Batch
 from mmgen.errors import UserError
+from mmgen.memory.live import Draw, Drawn
 from mmgen.memory.plan import Plan
 
 PyTree = Any
@@ -35,8 +37,8 @@ class Schedule(NamedTuple):
 
     Attributes:
       stream: int32[steps, b], rows of the stream batch, `IGNORE_ID` as padding.
-      replay: one int32[steps, r] per replay batch.
-      insert_slot, replay_slot: see `algorithms.base.Feed`; `()` without a memory.
+      replay: one int32[steps, r] per replay batch; `()` without a plan.
+      insert_slot, replay_slot: see `algorithms.base.Feed`; `()` without a plan.
       bucket: int32[steps], index of each iteration's padded shape.
     """
 
@@ -54,11 +56,13 @@ class Data(NamedTuple):
       tables: what `Resident.gather` reads.
       schedule: of the whole run.
       side_of_rows: what the memory policy must know of each row, as in `memory.plan.make_plan`.
+      row_bucket: int8[n], smallest padded shape of each row, where rows are drawn without a plan.
     """
 
     tables: PyTree
     schedule: Schedule
     side_of_rows: PyTree = ()
+    row_bucket: Any = ()
 
 
 class Resident(NamedTuple):
@@ -139,6 +143,7 @@ def compile_chunk(
     buckets: Sequence[Any],
     shardings: PyTree,
     mesh: Mesh,
+    draw: Draw | None = None,
 ) -> CompiledChunk:
     """Wrap `step` so that one dispatch makes several iterations, `state.step` being the first.
 
@@ -146,6 +151,7 @@ def compile_chunk(
       step, shardings, mesh: as for `compile_step`; the same key, and the same scalars per
         iteration.
       gather, buckets: see `Resident`.
+      draw: what an iteration replays that the schedule does not say.
     """
     traces: list[Trace] = []
     keyed = keyed_step(step)
@@ -153,9 +159,9 @@ def compile_chunk(
     def traced(state: TrainState, data: Data, seed: Int[Array, ""], count: int):
         names: set[tuple[str, ...]] = set()
 
-        def at(bucket: Any) -> Callable[[TrainState], tuple[TrainState, Array]]:
-            def iterate(state: TrainState) -> tuple[TrainState, Array]:
-                feed = _read_feed(data, state.step, bucket, gather, mesh)
+        def at(bucket: Any) -> Callable[[TrainState, Schedule], tuple[TrainState, Array]]:
+            def iterate(state: TrainState, rows: Schedule) -> tuple[TrainState, Array]:
+                feed = _read_feed(data, rows, bucket, gather, mesh)
                 new_state, scalars = keyed(state, feed, seed)
                 names.add(tuple(sorted(scalars)))
                 return new_state, stack_scalars(scalars)
@@ -163,10 +169,12 @@ def compile_chunk(
             return iterate
 
         def body(state: TrainState, _: None) -> tuple[TrainState, Array]:
+            rows = jax.tree.map(lambda column: column[state.step], data.schedule)
+            if draw is not None:
+                rows = _with_drawn(rows, draw(state.memory, seed, state.step), data.row_bucket)
             if len(buckets) == 1:
-                return at(buckets[0])(state)
-            bucket = data.schedule.bucket[state.step]
-            return jax.lax.switch(bucket, [at(bucket) for bucket in buckets], state)
+                return at(buckets[0])(state, rows)
+            return jax.lax.switch(rows.bucket, [at(bucket) for bucket in buckets], state, rows)
 
         result = jax.lax.scan(body, state, None, length=count)
         traces.append(Trace(*names))
@@ -181,9 +189,17 @@ def compile_chunk(
     return CompiledChunk(call, traces)
 
 
-def _read_feed(data: Data, step: Int[Array, ""], bucket: Any, gather: Callable, mesh: Mesh) -> Feed:
-    """What iteration `step` reads, gathered from the tables."""
-    schedule = jax.tree.map(lambda rows: rows[step], data.schedule)
+def _with_drawn(rows: Schedule, drawn: Drawn, row_bucket: Int[Array, " n"]) -> Schedule:
+    """An iteration's rows with those to replay, and the padded shape that holds all of them."""
+    bucket = rows.bucket
+    for ids in drawn.ids:
+        own = jnp.where(ids == IGNORE_ID, 0, row_bucket[ids])
+        bucket = jnp.maximum(bucket, jnp.max(own, initial=0))
+    return rows._replace(replay=drawn.ids, replay_slot=drawn.slots, bucket=bucket)
+
+
+def _read_feed(data: Data, schedule: Schedule, bucket: Any, gather: Callable, mesh: Mesh) -> Feed:
+    """What an iteration reads, gathered from the tables; `schedule` is that iteration's alone."""
 
     def batch(rows: Int[Array, " b"]) -> Batch:
         if len(rows) % batch_shards(mesh) == 0:

@@ -12,6 +12,7 @@ from mmgen.core.mesh import DEFAULT_RULES, Rules
 from mmgen.core.resident import Resident
 from mmgen.core.state import TrainState
 from mmgen.memory.base import MemoryState
+from mmgen.memory.live import Draw
 
 PyTree = Any
 
@@ -40,6 +41,8 @@ class RunSpec(NamedTuple):
       begin: `(abstract state with shardings) -> TrainState`, called instead of `init` where there
         is no checkpoint: the weights of another run. None to begin with `init`.
       resident: data in device memory, which is then read instead of `feeds`; None reads `feeds`.
+      draw: rows to replay that no plan tells; None where `feeds` and `resident` hold all of them.
+        Otherwise `feeds` are `feeding.LiveFeeds`.
       is_missing: `(step, final) -> bool`: are the records of that evaluation gone? Asked when a
         finished run is started again.
     """
@@ -63,6 +66,7 @@ class RunSpec(NamedTuple):
     feed_rows: tuple[int, ...] | None = None
     begin: Callable[[TrainState], TrainState] | None = None
     resident: Resident | None = None
+    draw: Draw | None = None
     is_missing: Callable[[int, bool], bool] | None = None
 
 

@@ -14,9 +14,13 @@ from mmgen.data.columns import Split
 from mmgen.data.features import FeatureStore
 from mmgen.data.schema import IGNORE_ID, Batch
 from mmgen.data.tokenizer import Vocabulary
+from mmgen.memory.live import Drawn
 from mmgen.memory.plan import Plan
 
 __all__ = ["FeedSource", "StepSource", "assemble", "read_ahead"]
+
+NO_SLOT = np.iinfo(np.int32).max
+"""Beyond the capacity of any memory."""
 
 
 class StepSource(Protocol):
@@ -32,14 +36,17 @@ class StepSource(Protocol):
 class FeedSource:
     """The feeds of a run, truly random access: no iterator, no state but the tables made here.
 
-    Stream rows and replay rows of an iteration share one bucket, chosen from the *global* batch.
+    Stream rows and replay rows of an iteration share one bucket, chosen from the *global* batch:
+    the smallest that holds them all, which is the largest of the rows' own, as buckets are nested.
     With several processes each assembles those rows of the stream batch and of every replay batch
     that its devices hold. Slots are not split; every process applies all of them.
 
     Attributes:
       stream_rows: int32[steps, b], global.
       buckets: padded shapes.
-      bucket_index: int8[steps], the bucket of each iteration.
+      row_bucket: int8[n], the smallest bucket that holds each row of the split.
+      bucket_index: int8[steps], the bucket of each iteration; without a plan that of its stream
+        rows, which the rows drawn may raise.
     """
 
     def __init__(
@@ -68,7 +75,7 @@ class FeedSource:
           batch_size: of the global stream batch.
           buckets: padded shapes, from smallest to largest; the text of the largest is the window
             that captions are cut to.
-          plan: the replay plan, needed where `draws` is not empty.
+          plan: the replay plan; without one, rows to replay come by `with_replay`.
           draws: `Algorithm.draws`, sizes of the global replay batches.
           side_of_rows: what the memory policy must know of each row, as in `make_plan`.
           local_rows: size of a global batch -> which of its rows are assembled here, ascending, as
@@ -76,7 +83,7 @@ class FeedSource:
 
         Raises:
           UserError: what `assemble.check_inputs` finds.
-          ValueError: stream, plan and draws do not fit together.
+          ValueError: stream and plan do not fit together, or the buckets are not nested.
         """
         self._split, self._store, self._vocabulary = split, store, vocabulary
         self._settings: dict[str, Any] = {
@@ -88,25 +95,27 @@ class FeedSource:
         self.buckets = tuple(buckets)
         self.stream_rows = _in_batches(stream_rows, batch_size, len(split))
         self._plan, self._draws, self._side = plan, draws, side_of_rows
-        self._rows = self.stream_rows
         if plan is not None:
             _check_plan(plan, self.stream_rows.shape, sum(draws))
-            self._rows = np.concatenate([self.stream_rows, plan.replay_ids], axis=1)
-        elif draws:
-            raise ValueError("an algorithm that draws from memory needs a plan")
         self._columns, self._parts = _local_columns((batch_size, *draws), local_rows)
-        self.bucket_index = self._choose_buckets()
+        self.row_bucket = self._row_buckets()
+        self.bucket_index = self._bucket_of(self.stream_rows)
+        if plan is not None:
+            replayed = self._bucket_of(plan.replay_ids)
+            self.bucket_index = np.maximum(self.bucket_index, replayed)
 
-    def _choose_buckets(self) -> Int[np.ndarray, " steps"]:
+    def _row_buckets(self) -> Int[np.ndarray, " n"]:
+        if (np.diff(self.buckets, axis=0) < 0).any():
+            raise ValueError(f"every bucket must fit into the next one, unlike {self.buckets}")
         largest = self.buckets[-1]
         # What is beyond the largest bucket is cut, see `assemble`.
         lengths = np.minimum(text_lengths(self._split), largest.text)
         counts = object_counts(self._split, self._store, self._settings["text_only"])
         counts = np.minimum(counts, largest.objects)
-        padded = self._rows == IGNORE_ID
-        longest = np.where(padded, 0, lengths[self._rows]).max(axis=1, initial=0)
-        most = np.where(padded, 0, counts[self._rows]).max(axis=1, initial=0)
-        return bucket_index(longest, most, self.buckets).astype(np.int8)
+        return bucket_index(lengths, counts, self.buckets).astype(np.int8)
+
+    def _bucket_of(self, rows: Int[np.ndarray, "*n b"]) -> Int[np.ndarray, "*n"]:
+        return np.where(rows == IGNORE_ID, 0, self.row_bucket[rows]).max(axis=-1, initial=0)
 
     def __len__(self) -> int:
         """Number of iterations."""
@@ -115,28 +124,43 @@ class FeedSource:
     def __getitem__(self, step: int) -> Feed:
         """What iteration `step` reads on this process, as numpy arrays.
 
+        Draws that no plan tells are left out: their rows are padding.
+
         Raises:
           IndexError: `step` is not in [0, len(self)).
         """
         if not 0 <= step < len(self):
             raise IndexError(f"there is no iteration {step}, only {len(self)}")
+        return self.with_replay(step, self._planned(step))
+
+    def with_replay(self, step: int, drawn: Drawn) -> Feed:
+        """The same with the global rows `drawn` to replay, numpy arrays, instead of the plan's."""
+        rows = np.concatenate([self.stream_rows[step], *drawn.ids])
         batch = assemble(
             self._split,
             self._store,
             self._vocabulary,
-            self._rows[step, self._columns],
-            self.buckets[self.bucket_index[step]],
+            rows[self._columns],
+            self.buckets[self._bucket_of(rows)],
             **self._settings,
         )
         stream, *replay = (_part(batch, part) for part in self._parts)
+        insert_slot = () if self._plan is None else self._plan.insert_slot[step]
+        known = np.maximum(self.stream_rows[step], 0)
+        side = jax.tree.map(lambda column: column[known], self._side)
+        return Feed(stream, tuple(replay), insert_slot, drawn.slots, side)
+
+    def _planned(self, step: int) -> Drawn:
         if self._plan is None:
-            return Feed(stream)
-        replay_slot: list[Any] = []
-        if self._draws:
-            replay_slot = np.split(self._plan.replay_slot[step], np.cumsum(self._draws[:-1]))
-        rows = np.maximum(self.stream_rows[step], 0)
-        side = jax.tree.map(lambda column: column[rows], self._side)
-        return Feed(stream, tuple(replay), self._plan.insert_slot[step], tuple(replay_slot), side)
+            return Drawn(
+                tuple(np.full(k, IGNORE_ID, np.int32) for k in self._draws),
+                tuple(np.full(k, NO_SLOT, np.int32) for k in self._draws),
+            )
+        ids, slots = (
+            np.split(rows[step], np.cumsum(self._draws[:-1])) if self._draws else ()
+            for rows in (self._plan.replay_ids, self._plan.replay_slot)
+        )
+        return Drawn(tuple(ids), tuple(slots))
 
     def read_ahead(self, start: int = 0) -> Iterator[Feed]:
         """Feeds from `start` to the last, see the function of this name."""

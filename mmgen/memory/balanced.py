@@ -74,8 +74,7 @@ class _Balance(NamedTuple):
     Attributes:
       words: int32[capacity, l], words of each slot.
       size: int32[capacity], how many.
-      code: int32[capacity, l], index into `table` of what removing each word is worth, or past
-        its end.
+      code: int32[capacity, l], see `_code`.
       stream, stored: int32[v], occurrences of each word in the stream so far, and in memory.
       weight: float32[v], weight of each word in the target.
       table: float32[l, v], `removal` of 1 .. l occurrences of each word.
@@ -93,9 +92,14 @@ class _Balance(NamedTuple):
 
 
 def _code(words: Int[Array, "*n l"], rows: int) -> Int[Array, "*n l"]:
-    """Flat index of (multiplicity - 1, word) in the table, or past its end."""
+    """Flat indices of (multiplicity - 1, word) in the table, or past its end; ascending.
+
+    Sorted, so that examples with the same words are worth exactly the same, and the first of them
+    is chosen on every machine.
+    """
     count = multiplicity(words)
-    return jnp.where(count > 0, (count - 1) * rows + words, words.shape[-1] * rows)
+    code = jnp.where(count > 0, (count - 1) * rows + words, words.shape[-1] * rows)
+    return jnp.sort(code, axis=-1)
 
 
 def _best_swap(
@@ -261,7 +265,9 @@ def make_balanced_forget(
     of all occurrences, with the weight of an average word (ocl/er_bal.py:374-404).
 
     Not planned: the step calls `observe` with the losses of the replayed rows, then `slots` and
-    `insert` with `side` = (words int32[b, width], nll float32[b, width]) of the stream batch.
+    `insert` with `side` = (words int32[b, width], nll float32[b, width]) of the stream batch. On
+    another mesh losses differ in their last digits, and with them two swaps that are worth the
+    same but for these may change places.
 
     Raises:
       UserError: unknown divergence or impossible capacity.

@@ -11,6 +11,7 @@ from ml_collections import ConfigDict, config_dict
 
 OPERATIONAL = (
     "name",
+    "num_seeds",
     "data_dir",
     "mesh",
     "residency",
@@ -130,7 +131,8 @@ def default_config() -> ConfigDict:
     algorithm.top_k = placeholder(int)
 
     memory = config.memory = ConfigDict()
-    # "none", "reservoir", "task_balanced" or "balanced_sqrt".
+    # "none", "reservoir", "task_balanced", "balanced_sqrt" or "balanced_forget". The last depends
+    # on the model's losses: with residency "host" every iteration waits for its draws.
     memory.policy = "none"
     # "1k" or "10k": the paper's sizes; on shorter streams the shares 1.5 % and 10 %.
     memory.size = placeholder(str)

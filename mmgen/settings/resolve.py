@@ -51,6 +51,8 @@ validation stream), and the exact published share of .16 % would hold too few ro
 PUBLISHED_BIN_WIDTH = 1_000
 PUBLISHED_SPREAD_FLOOR = 3_000
 
+BALANCED = ("balanced_sqrt", "balanced_forget")
+
 CHOICES = {
     "profile": ("paper", "release"),
     "text_only": ("", "zero", "drop"),
@@ -61,7 +63,7 @@ CHOICES = {
     "algorithm.update": ("two_step", "joint"),
     "algorithm.aggregate": ("avg", "max"),
     "algorithm.virtual_step": ("adamw", "sgd", "none"),
-    "memory.policy": ("none", "reservoir", "task_balanced", "balanced_sqrt"),
+    "memory.policy": ("none", "reservoir", "task_balanced", *BALANCED),
     "memory.size": tuple(MEMORY_SIZES),
     "memory.reservoir": ("vitter", "viscoll_release"),
     "memory.divergence": ("memory_target", "target_memory"),
@@ -195,10 +197,12 @@ def check(config: ConfigDict) -> None:
     _check_model(config)
     _check_memory(config)
     text, objects = config.buckets.text, config.buckets.objects
-    if (text is None) != (objects is None) or (text and len(text) != len(objects)):
+    if (text is None) != (objects is None) or (
+        text and (len(text) != len(objects) or any(sorted(x) != list(x) for x in (text, objects)))
+    ):
         raise UserError(
-            "config.buckets.text and config.buckets.objects go together and are equally long, "
-            "e.g. (16, 24) and (8, 36)."
+            "config.buckets.text and config.buckets.objects go together, equally long and both "
+            "from small to large, e.g. (16, 24) and (8, 36)."
         )
 
 

@@ -17,6 +17,7 @@ from mmgen.data.pipeline import FeedSource, read_ahead
 from mmgen.data.schema import IGNORE_ID, MASKED_SPAN_FIELDS
 from mmgen.data.tokenizer import world_vocabulary
 from mmgen.errors import UserError
+from mmgen.memory.live import Drawn
 from mmgen.memory.plan import Plan
 
 DIM, ROWS, MAX_SPAN, IMAGES = 6, 60, 3, 9
@@ -364,10 +365,28 @@ def test_read_ahead_passes_errors_on_and_can_be_left_early():
     left_early.close()
 
 
+def test_rows_drawn_during_training_make_the_feed_of_a_plan(split, store):
+    plan = make_plan_like(ROWS // BATCH)
+    words = np.arange(3 * ROWS).reshape(ROWS, 3)
+    planned = make_source(split, store, plan=plan, side_of_rows=words)
+    live = make_source(split, store, draws=DRAWS, side_of_rows=words)
+    for step in (0, 7):
+        expected = planned[step]
+        ids = tuple(batch["ids"] for batch in expected.replay)
+        feed = live.with_replay(step, Drawn(ids, expected.replay_slot))
+        assert feed.insert_slot == ()
+        np.testing.assert_array_equal(feed.side, words[feed.stream["ids"]])
+        assert_same_feed(feed._replace(insert_slot=expected.insert_slot), expected)
+        unknown = live[step]
+        assert [batch["mask"].any() for batch in unknown.replay] == [False, False]
+        np.testing.assert_array_equal(unknown.stream["ids"], expected.stream["ids"])
+    assert len({live.buckets[b] for b in live.bucket_index}) > 1
+
+
 def test_stream_plan_and_draws_must_fit(split, store):
     plan = make_plan_like(ROWS // BATCH)
-    with pytest.raises(ValueError, match="needs a plan"):
-        make_source(split, store, draws=(4,))
+    with pytest.raises(ValueError, match="fit into the next"):
+        make_source(split, store, buckets=(Bucket(16, 2), Bucket(12, 4), LARGE))
     with pytest.raises(ValueError, match="replay_ids has shape"):
         make_source(split, store, plan=plan, draws=(4,))
     with pytest.raises(ValueError, match="insert_slot has shape"):
