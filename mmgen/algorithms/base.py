@@ -34,7 +34,8 @@ class Feed(NamedTuple):
       insert_slot: int32[b], slot of each stream example, the memory's capacity to drop it.
       replay_slot: one int32[r] per replay batch, the slots its rows came from.
       side: what the memory policy must know of each stream example, arrays with a leading axis
-        `b` (its task, its masked words), or `()` for a policy that looks at nothing.
+        `b` (its task, its masked words), or `()` for a policy that looks at nothing. Without a
+        memory: what every iteration reads and none changes, on the mesh already (a frozen model).
     """
 
     stream: Batch

@@ -140,8 +140,9 @@ def put_replicated(value: Any, mesh: Mesh) -> jax.Array:
 def put_feed(feed: Feed, mesh: Mesh, rows: Sequence[int] | None = None) -> Feed:
     """A feed of numpy arrays as global arrays on the mesh.
 
-    Batches are split over `data` and `fsdp`; slots and side information are replicated. A batch
-    that cannot be split evenly is replicated instead: correct, only slower.
+    Batches are split over `data` and `fsdp`; slots and side information are replicated, unless
+    they lie on the mesh already. A batch that cannot be split evenly is replicated instead:
+    correct, only slower.
 
     Args:
       feed: arrays of this process: of each batch its `local_rows`, or the whole global batch; of
@@ -201,6 +202,14 @@ def _put_batch(batch: dict[str, Any], size: int, mesh: Mesh) -> dict[str, Any]:
 
 
 def _put_whole(tree: PyTree, mesh: Mesh) -> PyTree:
+    """Replicated, all but what lies on the mesh already, which stays split as it is."""
+    if all(_is_on(leaf, mesh) for leaf in jax.tree.leaves(tree)):
+        return tree
     if jax.process_count() == 1:
         return jax.device_put(tree, replicated(mesh))
     return jax.tree.map(lambda leaf: put_replicated(leaf, mesh), tree)
+
+
+def _is_on(leaf: Any, mesh: Mesh) -> bool:
+    sharding = getattr(leaf, "sharding", None)
+    return isinstance(sharding, NamedSharding) and sharding.mesh == mesh

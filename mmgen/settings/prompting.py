@@ -93,6 +93,8 @@ def _model(spec: str) -> ConfigDict:
     model.chat_template = placeholder(str)
     # Tokens that prompt and answer may have; none is the model's limit.
     model.max_context = placeholder(int)
+    # Folder of LoRA adapters (of a fine-tuning run, or PEFT's) for a JAX model.
+    model.adapter = placeholder(str)
     return model
 
 

@@ -25,6 +25,7 @@ def _smoke(config: ConfigDict, value: str) -> None:
 GENERAL: dict[str, Argument] = {
     "smoke": _smoke,
     "model": key("model.spec"),
+    "adapter": key("model.adapter"),
     "judge": key("judge.spec"),
     "dataset": key("dataset.name"),
     "limit": key("limit", int),

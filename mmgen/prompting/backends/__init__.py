@@ -38,6 +38,7 @@ class BackendOptions(NamedTuple):
       mesh: axis sizes of the device mesh for `mmgen.core.mesh.make_mesh`, None for one device.
       chat_template: file of a chat template that replaces the tokenizer's own; None keeps it.
       max_context: tokens that prompt and answer may have; None is the model's own limit.
+      adapter: folder of LoRA adapters for a JAX model; None is none.
     """
 
     batch_size: int | None = None
@@ -48,6 +49,7 @@ class BackendOptions(NamedTuple):
     mesh: dict[str, int] | None = None
     chat_template: str | None = None
     max_context: int | None = None
+    adapter: str | None = None
 
 
 def open_backend(spec: str, **options: Any) -> Backend:
