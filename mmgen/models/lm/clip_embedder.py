@@ -15,7 +15,7 @@ from mmgen.errors import UserError
 from mmgen.models.lm.clip import ClipConfig, clip_config, image_embedding, text_embedding, unit
 from mmgen.models.lm.clip_weights import read_clip, reader
 from mmgen.models.lm.config import read_json
-from mmgen.models.lm.images import ImageRule, preprocess, read_image_rule
+from mmgen.models.lm.images import ImageRule, check_edge, preprocess, read_image_rule
 from mmgen.models.lm.tensors import open_safetensors
 
 Encode = Callable[[Sequence[str]], list[list[int]]]
@@ -91,12 +91,7 @@ def open_clip(path: str | pathlib.Path, batch_size: int = 32) -> ClipEmbedder:
     config = clip_config(read_json(folder / "config.json"))
     params = read_clip(reader(open_safetensors(folder), np.dtype(np.float32)), config)
     rule = read_image_rule(folder)
-    edge = config.vision.image
-    if (rule.crop or rule.resize) not in (edge, (edge, edge)):
-        raise UserError(
-            f"the image processor of {folder} makes images of {rule.crop or rule.resize}, but the "
-            f"model takes {edge} x {edge}; they are of two models."
-        )
+    check_edge(rule, config.vision.image, folder)
     return ClipEmbedder(config, params, rule, _tokenizer(folder, config), batch_size)
 
 

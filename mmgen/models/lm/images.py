@@ -80,6 +80,16 @@ def image_rule(config: Mapping[str, Any], path: pathlib.Path) -> ImageRule:
     )
 
 
+def check_edge(rule: ImageRule, edge: int, folder: pathlib.Path) -> None:
+    """Refuses a rule whose images are not `edge` x `edge`; UserError says so."""
+    made = rule.crop or rule.resize
+    if made not in (edge, (edge, edge)):
+        raise UserError(
+            f"the image processor of {folder} makes images of {made}, but the model takes {edge} x "
+            f"{edge}; they are of two models."
+        )
+
+
 def _resize(size: Any, path: pathlib.Path) -> tuple[int, int] | int:
     if isinstance(size, int):
         return size
@@ -136,7 +146,7 @@ def preprocess(image: Image.Image, rule: ImageRule) -> Float[np.ndarray, "height
     pixels = (np.asarray(image, np.float64) * rule.scale).astype(np.float32)
     if pixels.ndim == 2:
         pixels = pixels[:, :, None]
-    return (pixels - np.float32(rule.mean)) / np.float32(rule.std)
+    return (pixels - np.asarray(rule.mean, np.float32)) / np.asarray(rule.std, np.float32)
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:

@@ -144,7 +144,7 @@ def image_features(
 
 
 def embed(
-    params: Params,
+    params: Mapping[str, Any],
     ids: Int[Array, "b t"],
     sources: Int[Array, "b t"],
     features: Float[Array, "i n k"],

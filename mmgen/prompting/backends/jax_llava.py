@@ -1,0 +1,209 @@
+"""LLaVA-1.5 in JAX: reads interleaved pictures, writes text."""
+
+import collections
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from mmgen.core.mesh import make_mesh
+from mmgen.errors import UserError
+from mmgen.models.lm import lora
+from mmgen.models.lm.buckets import batches, bucket
+from mmgen.models.lm.generate import Continuation, Prompt, generate
+from mmgen.models.lm.images import decode_image
+from mmgen.models.lm.llava import expand
+from mmgen.models.lm.llava_model import LlavaModel, open_llava, read_interleaved, see
+from mmgen.models.lm.model import file_digest
+from mmgen.models.lm.score import Candidates, ChoiceScores, score, split_choices
+from mmgen.models.lm.tokenizer import Untemplated
+from mmgen.prompting.backends import BackendOptions
+from mmgen.prompting.backends.llava_prompt import Unreadable, choose_template, prompt_ids
+from mmgen.prompting.requests import Answer, Picture, Request
+
+BATCH_SIZE = 8
+KEPT_PICTURES = 64
+"""Pictures whose states are kept, since the same ones come again: 9 MB each for the 7b model."""
+
+
+class _Question(NamedTuple):
+    """A request in tokens, every picture as many as it takes, and its choices after them."""
+
+    number: int
+    request: Request
+    ids: Sequence[int]
+    sources: Sequence[int]
+    choices: tuple[tuple[int, ...], ...]
+
+
+class JaxLlava:
+    """See `mmgen.prompting.requests.Backend`."""
+
+    reads_images = True
+    paints = False
+    scores_choices = True
+
+    def __init__(
+        self,
+        model: LlavaModel,
+        batch_size: int = BATCH_SIZE,
+        facts: Mapping[str, Any] | None = None,
+    ):
+        """Wrap an open model.
+
+        Args:
+          facts: what its identity says besides (adapters).
+        """
+        self._model = model
+        self._template = choose_template(model.language.tokenizer)
+        self._facts = dict(facts or {})
+        self._seen: collections.OrderedDict[str, np.ndarray] = collections.OrderedDict()
+        self.batch_size = batch_size
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """See `Backend`."""
+        language = self._model.language
+        return {
+            "backend": "jax_llava",
+            "name": language.name,
+            "digest": language.digest,
+            "tokenizer": language.tokenizer.digest,
+            "template": self._template,
+            "dtype": np.dtype(language.dtype).name,
+            "max_context": language.config.max_length,
+            **self._facts,
+        }
+
+    def answer(self, requests: Sequence[Request]) -> Iterator[tuple[int, Answer]]:
+        """See `Backend`; embeddings exist for one batch at a time."""
+        questions: list[_Question] = []
+        for index, request in enumerate(requests):
+            try:
+                questions.append(self._encode(index, request))
+            except (Unreadable, Untemplated, UserError) as error:
+                yield index, Answer(error=str(error))
+        for members in batches(questions, _shape, self.batch_size):
+            yield from self._batch([questions[place] for place in members])
+
+    def _batch(self, questions: Sequence[_Question]) -> Iterator[tuple[int, Answer]]:
+        """Questions of one shape: all to be continued, or all with choices."""
+        read: list[tuple[_Question, np.ndarray]] = []
+        for question in questions:
+            try:
+                read.append((question, self._read(question)))
+            except UserError as error:
+                yield question.number, Answer(error=str(error))
+        language = self._model.language
+        if not questions[0].choices:
+            prompts = [_prompt(question.request, states) for question, states in read]
+            for place, one in generate(language, prompts, self.batch_size):
+                yield read[place][0].number, _written(one, len(prompts[place].inputs))
+            return
+        candidates = [Candidates(states, question.choices) for question, states in read]
+        for place, scored in score(language, candidates, self.batch_size):
+            question, states = read[place]
+            yield question.number, _scored(scored, question, len(states))
+
+    def _encode(self, index: int, request: Request) -> _Question:
+        """The request in tokens; Unreadable if it cannot be asked."""
+        if request.want == "image":
+            raise Unreadable("LLaVA-1.5 paints no pictures")
+        ids = prompt_ids(request, self._template, self._model)
+        choices: tuple[tuple[int, ...], ...] = ()
+        room = request.decoding.max_tokens
+        if request.choices:
+            texts = [
+                prompt_ids(request, self._template, self._model, choice)
+                for choice in request.choices
+            ]
+            shared, choices = split_choices(ids, texts)
+            if not all(choices):
+                raise Unreadable("a choice is empty, so it has no probability")
+            ids, room = ids[:shared], max(map(len, choices))
+        expanded, sources = expand(ids, self._model.config)
+        limit = self._model.language.config.max_length
+        if len(expanded) + room > limit:
+            raise Unreadable(
+                f"the prompt has {len(expanded)} tokens and the answer up to {room}, but the model "
+                f"reads {limit} in all"
+            )
+        return _Question(index, request, expanded, sources, choices)
+
+    def _read(self, question: _Question) -> Float[np.ndarray, "t k"]:
+        states = self._states(question.request.pictures)
+        return read_interleaved(self._model, question.ids, question.sources, states)
+
+    def _states(self, pictures: Sequence[Picture]) -> Float[np.ndarray, "i n k"]:
+        """States of the pictures; those not seen lately go through the tower together."""
+        keys = [picture.sha256() for picture in pictures]
+        new = {
+            key: picture
+            for key, picture in zip(keys, pictures, strict=True)
+            if key not in self._seen
+        }
+        images = [decode_image(p.read(), p.path or "in a request") for p in new.values()]
+        found = {key: self._seen[key] for key in keys if key in self._seen}
+        found |= dict(zip(new, see(self._model, images), strict=True))
+        for key in keys:
+            self._seen[key] = found[key]
+            self._seen.move_to_end(key)
+        while len(self._seen) > KEPT_PICTURES:
+            self._seen.popitem(last=False)
+        if not keys:
+            return see(self._model, [])
+        return np.stack([found[key] for key in keys])
+
+
+def open_jax_llava(target: str, options: BackendOptions) -> JaxLlava:
+    """The model in the folder `target`; UserError if it cannot be opened."""
+    mesh = make_mesh(**options.mesh) if options.mesh else make_mesh(data=1)
+    dtype = options.dtype or "float32"
+    model = open_llava(pathlib.Path(target).expanduser(), mesh, dtype, options.max_context)
+    facts = {}
+    if options.chat_template:
+        template = pathlib.Path(options.chat_template).expanduser()
+        model.language.tokenizer.set_chat_template(template)
+    if options.adapter:
+        folder = pathlib.Path(options.adapter).expanduser()
+        adapters, settings = lora.load_adapters(folder, model.language.config)
+        params = lora.merge(model.language.params, adapters, settings)
+        model = model._replace(language=model.language._replace(params=params))
+        facts["adapter"] = file_digest((folder / lora.WEIGHTS, folder / lora.CONFIG))
+    return JaxLlava(model, options.batch_size or BATCH_SIZE, facts)
+
+
+def _shape(question: _Question) -> tuple[int, int]:
+    return len(question.choices), bucket(len(question.ids))
+
+
+def _prompt(request: Request, states: Float[np.ndarray, "t k"]) -> Prompt:
+    decoding = request.decoding
+    return Prompt(
+        states,
+        decoding.max_tokens,
+        decoding.temperature,
+        decoding.top_p,
+        decoding.stop,
+        request.seed,
+    )
+
+
+def _written(one: Continuation, prompt_tokens: int) -> Answer:
+    return Answer(
+        text=one.text.strip(),
+        prompt_tokens=prompt_tokens,
+        generated_tokens=one.tokens,
+        seconds=one.seconds,
+    )
+
+
+def _scored(one: ChoiceScores, question: _Question, prompt_tokens: int) -> Answer:
+    return Answer(
+        scores=one.sums,
+        token_counts=tuple(map(len, question.choices)),
+        prompt_tokens=prompt_tokens,
+        seconds=one.seconds,
+    )
