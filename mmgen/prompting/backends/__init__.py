@@ -6,6 +6,7 @@ jax-package:smollm2              the same from an installed package
 server:http://host:8000/v1#name  any OpenAI-compatible server
 torch:/path/to/folder            Hugging Face transformers
 folder:/path                     outputs made elsewhere
+clip:/path, pixel, words         judges of CoBSAT alone, see mmgen.prompting.judges
 """
 
 import importlib
@@ -22,6 +23,9 @@ BACKENDS = {
     "server": "mmgen.prompting.backends.openai_server:open_server",
     "torch": "mmgen.prompting.backends.transformers_torch:open_torch",
     "folder": "mmgen.prompting.backends.folder:open_folder",
+    "clip": "mmgen.prompting.judges.clip_judge:open_clip_judge",
+    "pixel": "mmgen.prompting.judges.world_judges:open_pixel",
+    "words": "mmgen.prompting.judges.world_judges:open_words",
 }
 """Name -> "module:function"; the function maps (target, `BackendOptions`) to a `Backend`."""
 
