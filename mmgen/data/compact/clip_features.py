@@ -300,7 +300,7 @@ def _read_manifest(root: pathlib.Path) -> dict[str, Any]:
     if not path.is_file():
         raise UserError(
             f"{root} holds no finished clip features ({MANIFEST} is missing): import them with "
-            "python -m mmgen.data.importers clips --help"
+            "python -m mmgen.data.compact.importers --help"
         )
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
