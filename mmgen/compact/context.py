@@ -7,6 +7,7 @@
     phrases              joined words of train
     labels               tasks verb and noun: target string of train -> class
     compounds            split -> target compounds, joined strings or classes, as it was made
+    bertscore            the encoder of BERTScore, or null
     baselines            split -> baseline -> its scores
 
 It is written and read by `mmgen.evaluation.context`. With it every metric is recomputed from the
@@ -14,7 +15,7 @@ workdir alone, without the prepared data set.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ def make_context(
     task: str,
     splits: Sequence[str],
     form: str = "joined",
+    bertscore: Mapping[str, Any] | None = None,
 ) -> Context:
     """The context of a run, as JSON-able values.
 
@@ -48,6 +50,7 @@ def make_context(
       task: one of `mmgen.compact.records.TASKS`.
       splits: evaluated splits, for which the baselines are scored.
       form: of the predictions, one of `mmgen.compact.forms.FORMS`.
+      bertscore: `mmgen.metrics.bertscore.encoder_facts`; None leaves BERTScore out.
 
     Raises:
       UserError: an unknown task, form or split.
@@ -78,6 +81,7 @@ def make_context(
             name: sorted({_compound(one, settings["compounds"]) for one in dataset.split(name)})
             for name in dict.fromkeys(("train", *splits))
         },
+        "bertscore": bertscore and dict(bertscore),
     }
     return context | {"baselines": _baseline_scores(dataset, context)}
 

@@ -24,7 +24,8 @@ Keys are `SPLIT/METRIC`; a metric that is undefined is absent, never zero. Score
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from etils import epath
@@ -36,6 +37,7 @@ from mmgen.errors import UserError
 from mmgen.evaluation.context import Context
 from mmgen.evaluation.predictions import Record, read_records, record_path, saved_evaluations
 from mmgen.metrics import corpus_bleu
+from mmgen.metrics.bertscore import open_scorer
 from mmgen.metrics.stats import Interval, bootstrap_sums, cluster_bootstrap
 
 Scores = dict[str, float]
@@ -61,6 +63,7 @@ def score_records(
         scores["unseen_label"] = float(np.mean(unknown))
     if final:
         scores["gold_ca"] = float(np.mean(judge.gold(records).ca))
+        scores |= _bertscore(judged.plain, context["bertscore"])
         scores |= _seen_and_unseen(records, judged)
         if context["task"] == "utterance":
             scores |= failure_ratios(records, judged, context, split)
@@ -116,6 +119,13 @@ def _bleu(form: str, texts: Pairs, judged: Judged, interval: bool) -> Scores:
 
 def _with_ends(name: str, interval: Interval) -> Scores:
     return {name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high}
+
+
+def _bertscore(texts: Pairs, facts: Mapping[str, Any] | None) -> Scores:
+    if facts is None:
+        return {}
+    found = open_scorer(facts)(*zip(*texts, strict=True))
+    return {facts["name"]: float(found.f1.mean())}
 
 
 def _losses(records: Sequence[Record]) -> Scores:

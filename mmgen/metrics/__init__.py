@@ -1,4 +1,5 @@
 """Metrics as pure functions of arrays, recomputable from records; means are (sum, count).
 
-Nothing here reads a file, a model or a configuration; `mmgen.evaluation.scores` names the results.
+Nothing here reads a file, a model or a configuration, but for the encoder of `bertscore`;
+`mmgen.evaluation.scores` and `mmgen.compact.scores` name the results.
 """
