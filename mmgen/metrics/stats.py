@@ -12,6 +12,9 @@ from jaxtyping import Float, Shaped
 
 from mmgen.core.rng import numpy_generator
 
+_BLOCK = 1 << 20
+"""Clusters that are drawn at once, which bounds the memory of a bootstrap."""
+
 
 class Interval(NamedTuple):
     """An estimate with the ends of its interval; the ends are NaN where none can be given."""
@@ -122,14 +125,26 @@ def bootstrap_sums(
     estimate = statistic(total.sum(axis=0))
     if len(total) < 2:
         return Interval(estimate, math.nan, math.nan)
-    generator = numpy_generator(seed, "metrics/bootstrap")
-    drawn = np.empty(draws)
-    for draw in range(draws):
-        chosen = generator.integers(0, len(total), size=len(total))
-        drawn[draw] = statistic(total[chosen].sum(axis=0))
+    sums = _drawn_sums(total, draws, numpy_generator(seed, "metrics/bootstrap"))
+    drawn = [statistic(row) for row in sums]
     tail = 50 * (1 - confidence)
     low, high = np.percentile(drawn, [tail, 100 - tail])
     return Interval(estimate, float(low), float(high))
+
+
+def _drawn_sums(
+    total: Float[np.ndarray, "c k"], draws: int, generator: np.random.Generator
+) -> Float[np.ndarray, "d k"]:
+    """Sums over as many clusters as there are, drawn with replacement, of every draw."""
+    clusters = len(total)
+    block = max(1, _BLOCK // clusters)
+    found = []
+    for start in range(0, draws, block):
+        rows = min(block, draws - start)
+        chosen = generator.integers(0, clusters, size=(rows, clusters))
+        flat = (chosen + clusters * np.arange(rows)[:, None]).ravel()
+        found.append(np.bincount(flat, minlength=rows * clusters).reshape(rows, clusters) @ total)
+    return np.concatenate(found)
 
 
 def _ratio(sums: Float[np.ndarray, " 2"]) -> float:
