@@ -5,6 +5,7 @@ VLBERT and LXMERT of INK-USC/VisCOLL, `nets/LXMERT/lxrt/modeling.py`).
 """
 
 import math
+from typing import Any
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -167,7 +168,7 @@ class EncoderStack(nn.Module):
 def scan_layers(
     layer: nn.Module,
     carry: tuple[Array, ...],
-    constants: tuple[Array, ...],
+    constants: tuple[Any, ...],
     noise: Noise | None,
     sites: int,
     depth: int,

@@ -155,13 +155,16 @@ gelu.defvjp(_gelu_forward, _gelu_backward)
 
 @jax.custom_vjp
 def masked_softmax(
-    scores: Float[Array, "b h q k"], mask: Bool[Array, "b k"]
+    scores: Float[Array, "b h q k"], mask: Bool[Array, "b k"] | Bool[Array, "#b #q k"]
 ) -> Float[Array, "b h q k"]:
     """Softmax over the keys that `mask` admits; all zeros where it admits none.
 
     Equals the released mask of -10000 added to the scores: exp(-10000) is 0 in float32.
+
+    Args:
+      mask: of keys, one for all queries or, with three axes, one for each.
     """
-    mask = mask[:, None, None, :]
+    mask = mask[:, None, None, :] if mask.ndim == 2 else mask[:, None]
     top = jnp.max(scores, -1, keepdims=True, where=mask, initial=jnp.finfo(scores.dtype).min)
     weights = jnp.where(mask, jnp.exp(scores - top), 0.0)
     total = weights.sum(-1, keepdims=True)
