@@ -13,6 +13,7 @@ from typing import Any
 
 from ml_collections import ConfigDict, config_dict
 
+from mmgen.settings.cobsat import cobsat_group
 from mmgen.settings.command_line import flat_keys
 
 OPERATIONAL = ("name", "data_dir", "backend", "only", "reuse", "shard", "logging")
@@ -76,6 +77,7 @@ def prompting_config() -> ConfigDict:
     dataset.name = placeholder(str)
 
     config.macid = _macid()
+    config.cobsat = cobsat_group()
     config.compact = _compact()
 
     logging = config.logging = ConfigDict()

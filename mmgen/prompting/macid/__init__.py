@@ -1,0 +1,1 @@
+"""MACID: find the intruder among four descriptions of actions."""
