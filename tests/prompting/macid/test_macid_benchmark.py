@@ -47,7 +47,8 @@ READINGS = ("generate", "choices", "calibrated")
 
 
 @pytest.mark.parametrize(
-    ("prompt", "form"), [("paper", "quadruples"), ("harness", "quadruples"), ("follow_up_2", "pairs")]
+    ("prompt", "form"),
+    [("paper", "quadruples"), ("harness", "quadruples"), ("follow_up_2", "pairs")],
 )
 def test_perfect_is_one_and_constant_is_exactly_chance_in_every_reading(folder, prompt, form):
     argument = f"prompt={prompt},format={form}"
