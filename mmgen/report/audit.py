@@ -7,6 +7,8 @@ A paper's entry in published.json says where its numbers come with one:
     "deviations": {TABLE: {METRIC: {"kind": "accuracy", "items": 100, "perfect": 1}}}
         METRIC is a share of 100 items that were right, 1 meaning all of them.
 
+"vary": [CONDITION, ...] beside them leaves out differences in other conditions.
+
 Rows are compared that differ in one condition only: another method with the same memory, say.
 """
 
@@ -86,6 +88,8 @@ def differences(rows: list[Row], metric: str, error: Mapping[str, Any]) -> Itera
         if first.keys() != second.keys() or len(differing) != 1:
             continue
         (key,) = differing
+        if key not in error.get("vary", differing):
+            continue
         test = _by_accuracy if error["kind"] == "accuracy" else _by_deviation
         value, standard, statistic, p = test(one, other, metric, error)
         shared = ", ".join(str(value) for name, value in first.items() if name != key)

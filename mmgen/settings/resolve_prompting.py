@@ -5,6 +5,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from mmgen.errors import UserError
+from mmgen.settings.cobsat import resolve_cobsat
 from mmgen.settings.resolve import get
 from mmgen.settings.suggest import check_choice
 
@@ -50,6 +51,8 @@ def resolve(config: ConfigDict) -> ConfigDict:
         config.dataset.name = DATASETS[name]
     if name == "macid":
         _set_missing(config, "macid.chat", config.macid.prompt not in RAW_PROMPTS)
+    if name == "cobsat":
+        resolve_cobsat(config)
     for key, choices in CHOICES.get(name, {}).items():
         check_choice(f"config.{name}.{key}", config[name][key], choices)
     check_choice("config.only", config.only, ("", "generate", "judge", "score"))

@@ -6,6 +6,7 @@ They read `Request.facts`, which no real model sees:
     text_only   facts["text_only"]: the best answer of a model that ignores pictures
     copy        facts["copy"]: what the last demonstration shows
     misled      facts["misled"]: the answer that a misleading prompt suggests
+    majority    facts["majority"]: the most frequent reading of demonstrations, some of them misread
     random      one of facts["options"], each equally likely
     constant    the first of facts["options"]
     biased      the first of facts["options"] with probability .5, else the right answer
@@ -30,7 +31,17 @@ from mmgen.prompting.backends import BackendOptions
 from mmgen.prompting.requests import Answer, Picture, Request
 from mmgen.settings.suggest import closest
 
-NAMES = ("perfect", "text_only", "copy", "misled", "random", "constant", "biased", "noise")
+NAMES = (
+    "perfect",
+    "text_only",
+    "copy",
+    "misled",
+    "majority",
+    "random",
+    "constant",
+    "biased",
+    "noise",
+)
 
 NOISE = "?!"
 
@@ -67,7 +78,8 @@ class FakeBackend:
     def _choose(self, request: Request) -> str | Picture | None:
         if self._name == "noise":
             return NOISE
-        options = tuple(request.facts.get("options", ()))
+        # Not a tuple: each option may be a picture that is drawn when it is looked at.
+        options = request.facts.get("options", ())
         if self._name == "constant" and options:
             return options[0]
         if self._name == "biased" and options:

@@ -3,6 +3,8 @@
     model=folder:PATH        PATH/answers.jsonl, lines {"item": ..., "text": ...}, and what else an
                              answer holds: "scores" (one per choice), "image" (a file beside)
     model=folder:PATH        PATH/<item>.txt and PATH/<item>.png|jpg|jpeg; "/" in an item is "_"
+    model=folder:PATH        results/exps/<model>_<mode>/shot_<N>/<prompt type> of CoBSAT's release:
+                             PATH/<item>.json with "description", PATH/<item>.jpg
 
 `item` is the item's name within its stage; a line may hold both a text and scores, for a stage that
 generates and one that scores. An item that is not there is an error, never an empty answer.
@@ -53,15 +55,18 @@ class FolderBackend:
         )
 
     def _from_files(self, request: Request) -> Answer:
-        stem = request.item.replace("/", "_")
-        if request.want == "image":
-            for ending in PICTURES:
-                path = self._root / f"{stem}{ending}"
-                if path.is_file():
-                    return Answer(image=path.read_bytes())
-        path = self._root / f"{stem}.txt"
+        for stem in (request.item.replace("/", "_"), request.item):
+            if request.want == "image":
+                for ending in PICTURES:
+                    path = self._root / f"{stem}{ending}"
+                    if path.is_file():
+                        return Answer(image=path.read_bytes())
+            path = self._root / f"{stem}.txt"
+            if request.want == "text" and path.is_file():
+                return Answer(text=path.read_text(encoding="utf-8"))
+        path = self._root / f"{request.item}.json"
         if request.want == "text" and path.is_file():
-            return Answer(text=path.read_text(encoding="utf-8"))
+            return _described(path)
         return Answer(error=f"{self._root} holds no output for item {request.item}")
 
 
@@ -72,6 +77,15 @@ def open_folder(target: str, options: BackendOptions) -> FolderBackend:
     if not root.is_dir():
         raise UserError(f"model=folder:{target}: there is no such folder.")
     return FolderBackend(root)
+
+
+def _described(path: pathlib.Path) -> Answer:
+    """The description in a result file of CoBSAT's release."""
+    try:
+        text = json.loads(path.read_text(encoding="utf-8"))["description"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return Answer(error=f"{path} is no result of CoBSAT ({error!r})")
+    return Answer(text=text) if isinstance(text, str) else Answer(error=f"{path}: no description")
 
 
 def _read_lines(path: pathlib.Path) -> dict[str, dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Samples as requests: turns of words and pictures that any backend understands."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from mmgen.errors import UserError
@@ -79,7 +79,7 @@ def make_request(
     *,
     seed: int,
     analysis: str | None = None,
-    facts: dict[str, Any] | None = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> Request:
     """The request of a sample; of both steps of a chain of thought.
 
