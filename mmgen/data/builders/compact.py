@@ -8,8 +8,10 @@ folder of clip features per modality (`mmgen.data.compact.clip_features`).
 
 import pathlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from mmgen.data.builders.rawfiles import find_raw, require_raw, source_of
 from mmgen.data.builders.request import BuildRequest
@@ -62,8 +64,8 @@ ASIDE = ("name", "licence", "report_seeds", "figures", "max_missing")
 WITHOUT_MEANING = ("train_from", "tokenizer", "pairs")
 """Arguments of other builders."""
 
-ExtraFields = Callable[["Material"], Mapping[str, Sequence[dict[str, Any]]]]
-"""Split -> for each of its instances what is to stand in it besides the published fields."""
+Known = Callable[["Material"], Mapping[str, Mapping[str, np.ndarray]]]
+"""Split -> name -> what a world knows of each of its instances."""
 
 
 class Recipe(NamedTuple):
@@ -176,7 +178,7 @@ def write_material(
     recipe: Recipe,
     *,
     features: pathlib.Path | None = None,
-    extra: ExtraFields | None = None,
+    known: Known | None = None,
     closing: Callable[[dict[str, Any]], str] | None = None,
 ) -> None:
     """Write instances, class lists, features and report.
@@ -186,7 +188,7 @@ def write_material(
       material: what was read and divided.
       recipe: how.
       features: folder with a folder of clip features per modality.
-      extra: makes further fields of the instances, for a world.
+      known: what a world knows of its instances.
       closing: makes the last section of the report from its facts, for a world.
     """
     annotations, _, table, windows, division = material
@@ -202,11 +204,10 @@ def write_material(
     }
     facts |= _comparisons(table, windows, recipe)
     splits = make_splits(table, windows, division)
-    further = extra(material) if extra else {}
     for split, instances in splits.items():
-        for instance, fields in zip(instances, further.get(split, ()), strict=bool(extra)):
-            instance.update(fields)
         writer.write_split(split, instances)
+    for split, columns in (known(material) if known else {}).items():
+        writer.write_known(split, columns)
     writer.write_classes(annotations.verbs, annotations.nouns)
     if features is not None:
         writer.write_features(features, splits, recipe.max_missing)

@@ -17,6 +17,13 @@ def build_world(request: BuildRequest) -> pathlib.Path:
     return build_with(request, kind, build)
 
 
+def build_kitchen(request: BuildRequest) -> pathlib.Path:
+    """Build CompAct's world; see `build_with`."""
+    from mmgen.data.worlds.kitchen_world import KitchenWorldSettings, build_kitchen_world
+
+    return build_with(request, KitchenWorldSettings, build_kitchen_world)
+
+
 def build_with(request: BuildRequest, kind: type, build: Callable[..., None]) -> pathlib.Path:
     """Build a world; returns its folder, where runs look for it.
 

@@ -4,6 +4,7 @@ dataset.json              manifest, written last: without it the folder is unfin
 instances/SPLIT.jsonl     one instance per line, see `mmgen.data.compact.samples.FIELDS`
 verbs.json, nouns.json    class lists: [{"key": name, "strings": [...]}], the id is the position
 features/MODALITY/        features of its clips, see `mmgen.data.compact.clip_features`; may lack
+known/SPLIT.npy           float32[instances, columns], what a world knows of each; worlds only
 report.md, report.json    what was built, beside what was published
 figures/                  Figs. 4 and 8 of the paper, where matplotlib is installed
 """
@@ -16,9 +17,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 
-from mmgen.data.columns import file_sha256
+from mmgen.data.columns import file_sha256, write_array
 from mmgen.data.compact.classes import ClassList
 from mmgen.data.compact.clip_features import ClipFeatures, copy_clips
 from mmgen.data.compact.samples import FIELDS, Instance, read_instances, write_instances
@@ -82,6 +83,17 @@ class CompactDataset:
             self._features[modality] = ClipFeatures.open(self.root / "features" / modality)
         return self._features[modality]
 
+    def known(self, name: str) -> dict[str, Float[np.ndarray, " n"]]:
+        """What a world knows of each instance of a split; empty for real data.
+
+        kitchen_world: "WHO/SYSTEM/SCORE", see `mmgen.data.worlds.kitchen_scores`.
+        """
+        columns = self.info["splits"][name].get("known")
+        if not columns:
+            return {}
+        values = np.load(_known(self.root, name), allow_pickle=False)
+        return dict(zip(columns, values.T, strict=True))
+
     def unseen(self, name: str) -> Bool[np.ndarray, " n"]:
         """Which instances of a split have a target compound that is no target of train.
 
@@ -125,8 +137,7 @@ class CompactWriter(FolderWriter):
     Args:
       root: the data set's folder.
       info: the manifest but for what is counted here (`kind`, `splits`, `classes`, `features`,
-        `fingerprint`): name, builder, settings, data_seed, licences, sources, paper_scale, world;
-        of a world also extra_fields, the names of what stands in its instances besides `FIELDS`.
+        `fingerprint`): name, builder, settings, data_seed, licences, sources, paper_scale, world.
       force: replace a finished data set of that name.
 
     Attributes:
@@ -151,6 +162,13 @@ class CompactWriter(FolderWriter):
         path.parent.mkdir(exist_ok=True)
         write_instances(path, instances)
         self.info["splits"][name] = {}
+
+    def write_known(self, name: str, columns: Mapping[str, Float[np.ndarray, " n"]]) -> None:
+        """Write what a world knows of each instance of a split that is written."""
+        path = _known(self.folder, name)
+        path.parent.mkdir(exist_ok=True)
+        write_array(path, np.stack(list(columns.values()), axis=1).astype(np.float32))
+        self.info["splits"][name]["known"] = list(columns)
 
     def write_features(
         self,
@@ -184,6 +202,8 @@ class CompactWriter(FolderWriter):
             facts["videos"] = len({one["video_id"] for one in instances})
             facts["clips"] = len({clip for one in instances for clip in one["narration_ids"]})
             facts["sha256"] = file_sha256(_instances(self.folder, name))
+            if "known" in facts:
+                facts["known_sha256"] = file_sha256(_known(self.folder, name))
         self.info["fingerprint"] = fingerprint(self.info, self.folder)
         check_compact(dataset)
         return self.info
@@ -192,13 +212,12 @@ class CompactWriter(FolderWriter):
 def check_compact(dataset: CompactDataset) -> None:
     """UserError for a split without instances, a missing field, or an instance in two splits."""
     places: dict[str, str] = {}
-    fields = (*FIELDS, *dataset.info.get("extra_fields", ()))
     for name in dataset.info["splits"]:
         where = f"data set {dataset.info['name']}, split {name}"
         if not dataset.split(name):
             raise UserError(f"{where}: there is no instance")
         for line, instance in enumerate(dataset.split(name), start=1):
-            if tuple(instance) != fields:
+            if tuple(instance) != FIELDS:
                 raise UserError(f"{where}, line {line}: the fields are not those of an instance")
             other = places.setdefault(instance["key"], name)
             if other != name:
@@ -207,9 +226,13 @@ def check_compact(dataset: CompactDataset) -> None:
 
 def verify_compact(dataset: CompactDataset) -> None:
     """Check every rule and recompute every checksum; UserError names the file that is not right."""
+    files = {}
     for name, facts in dataset.info["splits"].items():
-        file = _instances(dataset.root, name)
-        if not file.is_file() or file_sha256(file) != facts["sha256"]:
+        files[_instances(dataset.root, name)] = facts["sha256"]
+        if "known" in facts:
+            files[_known(dataset.root, name)] = facts["known_sha256"]
+    for file, digest in files.items():
+        if not file.is_file() or file_sha256(file) != digest:
             raise UserError(f"{file} is not the file that was built: build the data set again")
     check_compact(dataset)
     for name in dataset.modalities:
@@ -257,6 +280,10 @@ def write_json(path: pathlib.Path, value: Any) -> None:
 
 def _instances(root: pathlib.Path, name: str) -> pathlib.Path:
     return root / "instances" / f"{name}.jsonl"
+
+
+def _known(root: pathlib.Path, name: str) -> pathlib.Path:
+    return root / "known" / f"{name}.npy"
 
 
 def _list_records(classes: ClassList) -> list[dict[str, Any]]:

@@ -70,7 +70,7 @@ def read_rulstm(
                 values.append(_vector(value, size, f"{where}: {clip.video_id}, frame {frame}"))
                 size = len(values[-1])
         if values:
-            yield clip.narration_id, np.mean(values, axis=0, dtype=np.float32)
+            yield clip.narration_id, np.stack(values).mean(axis=0)
         else:
             missing.append(clip.narration_id)
 
