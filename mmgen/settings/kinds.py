@@ -41,6 +41,13 @@ KINDS = {
         "mmgen.prompting.describe:describe",
         "mmgen.prompting.rescore:rescore",
     ),
+    # CoBSAT's fine-tuning: low-rank adapters of a prompted model.
+    "finetune": Kind(
+        "mmgen.settings.finetune:finetune_config",
+        "mmgen.prompting.finetune:run",
+        "mmgen.prompting.finetune:describe",
+        "mmgen.prompting.finetune:rescore",
+    ),
 }
 """`config.kind` -> its parts."""
 

@@ -160,24 +160,26 @@ def embed(
     return jnp.where((sources == TEXT)[:, :, None], text, flat[jnp.maximum(sources, 0)])
 
 
-def expand(ids: Sequence[int], config: LlavaConfig, first: int = 0) -> tuple[list[int], list[int]]:
+def expand(
+    ids: Sequence[int], config: LlavaConfig, images: Sequence[int] | None = None
+) -> tuple[list[int], list[int]]:
     """Every image token as many times as its image has positions, and the sources of `embed`.
 
     Args:
-      first: number of the text's first image among the `features`.
+      images: number of each of the text's images among the `features`; None counts from 0.
     """
     length = config.image_length
     expanded: list[int] = []
     sources: list[int] = []
-    image = first
+    numbers = iter(range(len(ids)) if images is None else images)
     for token in ids:
         if token != config.image_token:
             expanded.append(token)
             sources.append(TEXT)
             continue
+        image = next(numbers)
         expanded += [token] * length
         sources += range(image * length, (image + 1) * length)
-        image += 1
     return expanded, sources
 
 

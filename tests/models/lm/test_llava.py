@@ -61,11 +61,12 @@ def padded_batch(expected, config):
     for row, given in enumerate(rows):
         # The fixture's prompts hold every image token as often as transformers wants it.
         short = [t for i, t in enumerate(given) if t != config.image_token or given[i - 1] != t]
-        expanded, source = expand(short, config, first)
+        shown = range(first, first + short.count(config.image_token))
+        expanded, source = expand(short, config, shown)
         assert expanded == given.tolist()
         ids[row, -len(given) :], sources[row, -len(given) :] = expanded, source
         positions[row, -len(given) :] = np.arange(len(given))
-        first += short.count(config.image_token)
+        first = shown.stop
     return ids, positions, sources
 
 
