@@ -10,10 +10,10 @@ def load(*paths: str) -> list[dict[str, Any]]:
       UserError: there is no finished run; those that are not finished are named.
     """
     from mmgen.errors import UserError
-    from mmgen.report import aggregate
+    from mmgen.report import aggregate, kinds
 
     runs, missing = aggregate.load(paths)
     if not runs:
         reasons = "; ".join(f"{entry.path}: {entry.reason}" for entry in missing)
         raise UserError(f"no finished run: {reasons}")
-    return aggregate.tidy(runs)
+    return kinds.tidy(runs)

@@ -10,17 +10,17 @@ their own error.
 """
 
 import argparse
-import re
 import sys
 from collections.abc import Sequence
 
 from mmgen.core.workdir import Workdir
 from mmgen.errors import UserError
 from mmgen.report import tables
-from mmgen.report.aggregate import Group, Missing, Run, group_runs, load, tidy
+from mmgen.report.aggregate import Missing, Run, group_runs, load
 from mmgen.report.audit import audit
+from mmgen.report.kinds import by_kind, reporter_of, tidy
 from mmgen.report.published import papers
-from mmgen.report.viscoll import all_tables, in_paper_order, place_of
+from mmgen.report.sources import run_table
 from mmgen.settings.command_line import fail
 
 
@@ -60,46 +60,35 @@ def write_report(
 ) -> str:
     """Write the report into `out`; returns its Markdown."""
     folder = Workdir(out)
-    groups = group_runs(runs)
-    found = all_tables(groups, missing)
+    kinds, others = by_kind(runs)
+    found: list[tables.Table] = []
+    pictures: list[str] = []
+    for kind, mine in kinds.items():
+        reporter = reporter_of(kind)
+        groups = group_runs(mine, reporter.cell_of)
+        found += reporter.tables(groups)
+        if figures:
+            pictures += reporter.figures(groups, folder)
+    found.append(run_table([run for mine in kinds.values() for run in mine], [*others, *missing]))
     for table in found:
-        name = f"tables/{_file_name(table.title)}"
+        name = f"tables/{tables.file_name(table.title)}"
         folder.write_text(f"{name}.csv", tables.as_csv(table))
         folder.write_text(f"{name}.json", tables.as_json(table))
         folder.write_text(f"{name}.tex", tables.latex(table))
     folder.write_text("runs.csv", _tidy_csv(runs))
-    parts = ["# Report", *(tables.markdown(table) for table in found)]
-    if figures:
-        parts += _write_figures(groups, folder)
-    text = "\n".join(parts)
+    text = "\n".join(["# Report", *(tables.markdown(table) for table in found), *pictures])
     folder.write_text("report.md", text)
     return text
 
 
-def _write_figures(groups: Sequence[Group], folder: Workdir) -> list[str]:
-    """Figures by data set, model and profile; returns Markdown that shows them."""
-    from mmgen.report.figures import write_figures
-
-    parts = []
-    for place in sorted({place_of(group.method) for group in groups}):
-        here = [g for g in groups if place_of(g.method) == place and g.method.order == "random"]
-        if not here:
-            continue
-        prefix = _file_name(" ".join(place))
-        written = write_figures(in_paper_order(here), folder.file("figures"), prefix)
-        pictures = [f"![{file}](figures/{file})" for file in written if file.endswith(".png")]
-        parts.append("\n".join([f"### Figures, {', '.join(place)}", "", *pictures, ""]))
-    return parts
-
-
 def _tidy_csv(runs: Sequence[Run]) -> str:
     rows = tidy(runs)
-    columns = tuple(tables.Column(name) for name in rows[0])
-    return tables.as_csv(tables.Table("", columns, [list(row.values()) for row in rows]))
-
-
-def _file_name(title: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")
+    # Runs of different kinds have different facts.
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = tuple(tables.Column(name) for name in names)
+    return tables.as_csv(
+        tables.Table("", columns, [[row.get(name) for name in names] for row in rows])
+    )
 
 
 if __name__ == "__main__":

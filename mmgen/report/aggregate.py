@@ -6,8 +6,8 @@ other data (another fingerprint or `data_seed`) are never averaged: that is refu
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from etils import epath
 
@@ -17,9 +17,6 @@ from mmgen.metrics.stats import Summary, summarise
 
 NOT_COMPARED = ("seed", "data_seed", "dataset.fingerprint")
 """Identity keys in which repetitions may differ (`seed`) or must not (the other two)."""
-
-ALGORITHMS = {"plain": "vanilla", "mir": "er_mir"}
-"""Published names of the algorithms that have another name in configs."""
 
 
 class Run(NamedTuple):
@@ -41,41 +38,26 @@ class Missing(NamedTuple):
     reason: str
 
 
-class Method(NamedTuple):
-    """The cell of the paper's tables that a run belongs to.
-
-    Attributes:
-      dataset: name of the data set that was really used.
-      model: "vlbert" or "lxmert", or an import path.
-      profile: "paper" or "release".
-      method: published name of the method, "er_mir_max" for instance.
-      memory: "1k", "10k", "none", or the number of slots.
-      order: order of the task centres in the stream.
-    """
-
-    dataset: str
-    model: str
-    profile: str
-    method: str
-    memory: str
-    order: str
+class Place(Protocol):
+    """The cell of a paper's tables that a run belongs to: a named tuple of facts."""
 
     @property
     def label(self) -> str:
         """Short name for figures."""
-        return self.method if self.memory == "none" else f"{self.method} {self.memory}"
+
+    def _asdict(self) -> dict[str, Any]: ...
 
 
 class Group(NamedTuple):
     """Repetitions of one experiment.
 
     Attributes:
-      method: its cell.
+      method: its cell, a `Method` for instance.
       settings: what sets it apart from other experiments of the same cell, "" if it is alone.
       runs: by seed.
     """
 
-    method: Method
+    method: Any
     settings: str
     runs: tuple[Run, ...]
 
@@ -118,60 +100,22 @@ def find_workdirs(path: epath.PathLike) -> list[Workdir]:
     return [Workdir(file.parent) for file in found]
 
 
-def tidy(runs: Iterable[Run]) -> list[dict[str, Any]]:
-    """One row per run and metric, ready for a data frame."""
-    rows = []
-    for run in runs:
-        facts = method_of(run)._asdict() | {
-            "run": run.path,
-            "seed": run.summary["seed"],
-            "data_seed": run.summary["data_seed"],
-            "fingerprint": run.summary["fingerprint"],
-        }
-        metrics = run.summary["metrics"].items()
-        rows += [facts | {"metric": name, "value": value} for name, value in metrics]
-    return rows
-
-
-def method_of(run: Run) -> Method:
-    """The cell of a run, read from its config."""
-    config = run.summary["config"]
-    algorithm, kind = config["algorithm.name"], config["stream.kind"]
-    method = ALGORITHMS.get(algorithm, algorithm)
-    if algorithm == "mir" and config["algorithm.aggregate"] == "max":
-        method = "er_mir_max"
-    if algorithm == "plain" and kind != "shift":
-        method = "offline_one_pass" if kind == "iid" else "offline"
-    elif kind != "shift":
-        method = f"{method}_{kind}"
-    if config["text_only"]:
-        method = f"{method}_text_only"
-    policy = config["memory.policy"]
-    if policy not in ("none", "reservoir"):
-        method = f"{method}_{policy}"
-    memory = config.get("memory.size") or str(config.get("memory.capacity"))
-    return Method(
-        dataset=run.summary["dataset"],
-        model=config["model.factory"],
-        profile=run.summary["profile"],
-        method=method,
-        memory="none" if policy == "none" else memory,
-        order=config["stream.order"],
-    )
-
-
-def group_runs(runs: Iterable[Run]) -> list[Group]:
+def group_runs(runs: Iterable[Run], cell_of: Callable[[Run], Place]) -> list[Group]:
     """Repetitions together, in the order in which their first run was given.
+
+    Args:
+      runs: of one kind.
+      cell_of: the cell of each.
 
     Raises:
       UserError: repetitions were made on different data, or a seed occurs twice.
     """
-    same: dict[tuple[Method, str], list[Run]] = defaultdict(list)
+    same: dict[tuple[Place, str], list[Run]] = defaultdict(list)
     for run in runs:
-        same[method_of(run), repr(_compared(run))].append(run)
+        same[cell_of(run), repr(_compared(run))].append(run)
     for repetitions in same.values():
         _check_repetitions(repetitions)
-    configs: dict[Method, list[dict[str, Any]]] = defaultdict(list)
+    configs: dict[Place, list[dict[str, Any]]] = defaultdict(list)
     for (method, _), repetitions in same.items():
         configs[method].append(_compared(repetitions[0]))
     return [
@@ -184,16 +128,27 @@ def group_runs(runs: Iterable[Run]) -> list[Group]:
     ]
 
 
-def mean_hours(group: Group) -> float:
+def paired_values(group: Group, other: Group, metric: str) -> list[tuple[float, float]]:
+    """Values of runs with the same seed; none for runs on different data."""
+    if group.runs[0].summary["fingerprint"] != other.runs[0].summary["fingerprint"]:
+        return []
+    values = {run.summary["seed"]: run.summary["metrics"].get(metric) for run in other.runs}
+    pairs = [
+        (run.summary["metrics"].get(metric), values.get(run.summary["seed"])) for run in group.runs
+    ]
+    return [(a, b) for a, b in pairs if a is not None and b is not None]
+
+
+def mean_hours(runs: Sequence[Run]) -> float:
     """Mean wall time of a run, hours."""
-    return sum(run.summary["wall_seconds"] for run in group.runs) / len(group.runs) / 3600
+    return sum(run.summary["wall_seconds"] for run in runs) / len(runs) / 3600
 
 
-def hardware(group: Group) -> str:
+def hardware(runs: Sequence[Run]) -> str:
     """Devices of the runs; several kinds are all named."""
     kinds = {
         f"{run.summary['device']['devices']} x {run.summary['device']['kind']}"
-        for run in group.runs
+        for run in runs
         if run.summary.get("device")
     }
     return ", ".join(sorted(kinds)) or "unknown"

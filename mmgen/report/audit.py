@@ -82,7 +82,9 @@ def differences(rows: list[Row], metric: str, error: Mapping[str, Any]) -> Itera
     Args:
       error: how it is known, see above.
     """
-    for one, other in itertools.combinations([row for row in rows if metric in row], 2):
+    needed = metric if error["kind"] == "accuracy" else metric + SD
+    # A row without a deviation, of a heuristic for instance, has no noise to compare by.
+    for one, other in itertools.combinations([row for row in rows if needed in row], 2):
         first, second = _conditions(one), _conditions(other)
         differing = [key for key in first if first[key] != second.get(key)]
         if first.keys() != second.keys() or len(differing) != 1:

@@ -33,7 +33,7 @@ def stream_density(groups: Sequence[Group]) -> Any | None:
     if share.shape[1] < 2:
         return None
     largest = np.argsort(-share.sum(axis=1), kind="stable")[:MAX_TASKS]
-    figure, axis = _axes(1)
+    figure, axis = axes_of(1)
     position = (np.arange(share.shape[1]) + 0.5) / share.shape[1]
     for task in largest:
         axis[0].plot(position, share[task], linewidth=1)
@@ -51,7 +51,7 @@ def compositions(groups: Sequence[Group]) -> Any | None:
     shown = [(kind, found) for kind, found in shown if found]
     if not shown:
         return None
-    figure, axes = _axes(len(shown), width=2 + 0.9 * max(len(found) for _, found in shown))
+    figure, axes = axes_of(len(shown), width=2 + 0.9 * max(len(found) for _, found in shown))
     for axis, (kind, found) in zip(axes, shown, strict=True):
         for offset, part in ((-0.2, "seen"), (0.2, "novel")):
             _bars(axis, found, offset, part, f"{part}/{kind}/log_ppl_pair")
@@ -71,7 +71,7 @@ def task_curves(groups: Sequence[Group]) -> Any | None:
     names = read_context(run.path)["dataset"]["tasks"]
     share = curves.density(run, "tasks")
     largest = np.argsort(-curves.items_per_task(run), kind="stable")[:PANELS]
-    figure, axes = _axes(len(largest))
+    figure, axes = axes_of(len(largest))
     for axis, task in zip(axes, largest, strict=True):
         _draw(axis, found, task)
         _shade(axis, share[task], found[0].examples[-1], "0.6")
@@ -92,7 +92,7 @@ def old_compositions(groups: Sequence[Group]) -> Any | None:
     if not chosen:
         return None
     share = curves.density(run, "pairs")
-    figure, axes = _axes(len(chosen))
+    figure, axes = axes_of(len(chosen))
     for axis, pair in zip(axes, chosen, strict=True):
         _draw(axis, found, pair)
         same_noun = [i for i, other in enumerate(pairs) if other["noun"] == pairs[pair]["noun"]]
@@ -114,7 +114,7 @@ def memory_policies(groups: Sequence[Group]) -> Any | None:
     found = _curves(replay, curves.mean_curves) if len(policies) > 1 else []
     if not found:
         return None
-    figure, axes = _axes(1)
+    figure, axes = axes_of(1)
     _draw(axes[0], found, 0)
     axes[0].legend()
     return figure
@@ -150,7 +150,7 @@ def save_figure(figure: Any, out: epath.PathLike, name: str) -> list[str]:
     return files
 
 
-def _axes(count: int, width: float = 5.0) -> tuple[Any, list[Any]]:
+def axes_of(count: int, width: float = 5.0) -> tuple[Any, list[Any]]:
     """A figure with `count` axes in rows of two."""
     try:
         import matplotlib

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mmgen.evaluation.context import read_context
-from mmgen.report.aggregate import Group, Missing, Run, hardware, mean_hours, method_of
+from mmgen.report.aggregate import Missing, Run, hardware, mean_hours
 from mmgen.report.published import family_of, find_row, published
 from mmgen.report.tables import Cell, Column, Table
 
@@ -78,19 +78,18 @@ def run_table(runs: Sequence[Run], missing: Sequence[Missing]) -> Table:
     rows: list[Sequence[Cell]] = []
     for run in runs:
         summary = run.summary
-        alone = Group(method_of(run), "", (run,))
         git = summary.get("git") or {}
         rows.append(
             [
                 f"{summary['name']} ({run.path})",
                 summary["dataset"],
                 summary["fingerprint"][:12],
-                summary["profile"],
+                summary.get("profile"),
                 str(summary["seed"]),
                 str(summary["data_seed"]),
                 git.get("commit", "unknown")[:10] + ("+changes" if git.get("dirty") else ""),
-                hardware(alone),
-                mean_hours(alone),
+                hardware([run]),
+                mean_hours([run]),
                 "small model" if summary.get("small") else "finished",
             ]
         )

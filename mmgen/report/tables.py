@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -113,6 +114,11 @@ def latex(table: Table) -> str:
             cells.append(f"\\{mark}{{{text}}}" if mark else text)
         lines.append(" & ".join(cells) + " \\\\")
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
+
+
+def file_name(title: str) -> str:
+    """A title as the name of a file."""
+    return re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")
 
 
 def shown(cell: Cell, column: Column) -> str:

@@ -3,19 +3,16 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from mmgen.core.workdir import Workdir
 from mmgen.evaluation.scores import KINDS
 from mmgen.metrics.stats import paired_t_interval
-from mmgen.report.aggregate import (
-    Group,
-    Method,
-    Missing,
-    finite,
-    hardware,
-    mean_hours,
-)
+from mmgen.report.aggregate import Group, finite, hardware, mean_hours, paired_values
+from mmgen.report.figures import write_figures
+from mmgen.report.kinds import Reporter
 from mmgen.report.published import FAMILIES, family_of, find_row, published
-from mmgen.report.sources import data_table, pair_table, run_table
-from mmgen.report.tables import Cell, Column, Table
+from mmgen.report.sources import data_table, pair_table
+from mmgen.report.tables import Cell, Column, Table, file_name
+from mmgen.report.viscoll_cells import Method, method_of
 
 PAPER = "viscoll"
 MEAN_OF_SEEDS = "Mean over seeds; sd is of one run, SE of the mean."
@@ -24,8 +21,8 @@ Place = tuple[str, str, str]
 """Data set, model and profile: what a table is about."""
 
 
-def all_tables(groups: Sequence[Group], missing: Sequence[Missing]) -> list[Table]:
-    """Every table for which there is a run, and the list of runs."""
+def all_tables(groups: Sequence[Group]) -> list[Table]:
+    """Every table for which there is a run."""
     runs = [run for group in groups for run in group.runs]
     tables = [data_table(runs), pair_table(runs)]
     for place in sorted({place_of(group.method) for group in groups}):
@@ -39,7 +36,21 @@ def all_tables(groups: Sequence[Group], missing: Sequence[Missing]) -> list[Tabl
             time_table(place, in_order),
             order_table(place, here),
         ]
-    return [table for table in (*tables, run_table(runs, missing)) if table.rows]
+    return [table for table in tables if table.rows]
+
+
+def draw_figures(groups: Sequence[Group], folder: Workdir) -> list[str]:
+    """Figures by data set, model and profile; returns Markdown that shows them."""
+    parts = []
+    for place in sorted({place_of(group.method) for group in groups}):
+        here = [g for g in groups if place_of(g.method) == place and g.method.order == "random"]
+        if not here:
+            continue
+        prefix = file_name(" ".join(place))
+        written = write_figures(in_paper_order(here), folder.file("figures"), prefix)
+        pictures = [f"![{file}](figures/{file})" for file in written if file.endswith(".png")]
+        parts.append("\n".join([f"### Figures, {', '.join(place)}", "", *pictures, ""]))
+    return parts
 
 
 def in_paper_order(groups: Sequence[Group]) -> list[Group]:
@@ -180,9 +191,9 @@ def time_table(place: Place, groups: Sequence[Group]) -> Table:
             _name(method, group),
             memory,
             _hours(_published("table3", place, method, memory).get("minutes")),
-            mean_hours(group),
+            mean_hours(group.runs),
             group.runs[0].summary["steps"],
-            hardware(group),
+            hardware(group.runs),
         ]
         for method, memory, group in _rows(place, groups)
         if group is not None
@@ -236,7 +247,7 @@ def difference_table(place: Place, groups: Sequence[Group]) -> Table:
         for other in groups:
             if other is group or not _is_reference(group.method, other.method):
                 continue
-            pairs = _paired(group, other, "test/log_ppl")
+            pairs = paired_values(group, other, "test/log_ppl")
             if len(pairs) < 2:
                 continue
             interval = paired_t_interval([a for a, _ in pairs], [b for _, b in pairs])
@@ -289,17 +300,6 @@ def _is_reference(method: Method, other: Method) -> bool:
     return text_only or (other.method == "vanilla" and method.method != "vanilla")
 
 
-def _paired(group: Group, other: Group, metric: str) -> list[tuple[float, float]]:
-    """Values of runs with the same seed; none for runs on different data."""
-    if group.runs[0].summary["fingerprint"] != other.runs[0].summary["fingerprint"]:
-        return []
-    values = {run.summary["seed"]: run.summary["metrics"].get(metric) for run in other.runs}
-    pairs = [
-        (run.summary["metrics"].get(metric), values.get(run.summary["seed"])) for run in group.runs
-    ]
-    return [(a, b) for a, b in pairs if a is not None and b is not None]
-
-
 def _mean_sd_se(group: Group | None, metric: str) -> list[Cell]:
     found = group.summary_of(metric) if group else None
     return [None] * 3 if found is None else [found.mean, finite(found.sd), finite(found.se)]
@@ -332,3 +332,6 @@ def _percent(value: float | None) -> float | None:
 
 def _hours(minutes: float | None) -> float | None:
     return None if minutes is None else minutes / 60
+
+
+REPORTER = Reporter(method_of, all_tables, draw_figures)

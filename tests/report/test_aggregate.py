@@ -5,7 +5,9 @@ from fake_run import ER, make_run
 
 from mmgen import report
 from mmgen.errors import UserError
-from mmgen.report.aggregate import Run, group_runs, load, method_of, tidy
+from mmgen.report.aggregate import Run, group_runs, load
+from mmgen.report.kinds import tidy
+from mmgen.report.viscoll_cells import method_of
 
 
 def test_repetitions_differ_in_seed_alone(tmp_path):
@@ -13,7 +15,7 @@ def test_repetitions_differ_in_seed_alone(tmp_path):
         make_run(tmp_path, seed=seed)
         make_run(tmp_path, seed=seed, loss=2.0, **ER)
     runs, missing = load([tmp_path])
-    groups = group_runs(runs)
+    groups = group_runs(runs, method_of)
     assert missing == []
     assert sorted(len(group.runs) for group in groups) == [3, 3]
     assert all(group.settings == "" for group in groups)
@@ -34,20 +36,20 @@ def test_runs_on_other_data_are_not_averaged(tmp_path):
     make_run(tmp_path, seed=0)
     make_run(tmp_path, seed=1, fingerprint="e" * 64)
     with pytest.raises(UserError, match="different data"):
-        group_runs(load([tmp_path])[0])
+        group_runs(load([tmp_path])[0], method_of)
 
 
 def test_the_same_seed_twice_is_refused(tmp_path):
     make_run(tmp_path / "a")
     make_run(tmp_path / "b")
     with pytest.raises(UserError, match="same run"):
-        group_runs(load([tmp_path])[0])
+        group_runs(load([tmp_path])[0], method_of)
 
 
 def test_another_learning_rate_is_another_experiment(tmp_path):
     make_run(tmp_path / "a")
     make_run(tmp_path / "b", **{"optimizer.learning_rate": 2e-4})
-    groups = group_runs(load([tmp_path])[0])
+    groups = group_runs(load([tmp_path])[0], method_of)
     assert [group.settings for group in groups] == [
         "optimizer.learning_rate=0.0001",
         "optimizer.learning_rate=0.0002",
@@ -75,7 +77,7 @@ def test_cell_of_the_papers_tables(tmp_path, config, method, memory):
 
 def test_a_metric_that_no_run_has_is_none(tmp_path):
     make_run(tmp_path)
-    assert group_runs(load([tmp_path])[0])[0].summary_of("test/nothing") is None
+    assert group_runs(load([tmp_path])[0], method_of)[0].summary_of("test/nothing") is None
 
 
 def test_tidy_has_one_row_per_run_and_metric(tmp_path):

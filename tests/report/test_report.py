@@ -11,6 +11,7 @@ from mmgen.report import figures
 from mmgen.report.__main__ import main
 from mmgen.report.aggregate import group_runs, load
 from mmgen.report.run_table import run_report
+from mmgen.report.viscoll_cells import method_of
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +110,7 @@ def test_every_figure_is_written_as_png_and_svg(runs, tmp_path, monkeypatch):
 
 def test_figures_have_the_same_bytes_each_time(runs, tmp_path):
     pytest.importorskip("matplotlib")
-    groups = group_runs(load([runs])[0])[:1]
+    groups = group_runs(load([runs])[0], method_of)[:1]
     for out in ("one", "two"):
         names = figures.save_figure(figures.compositions(groups), tmp_path / out, "figure")
     for name in names:

@@ -1,0 +1,110 @@
+"""Cells of the CompAct paper's tables, and which one a run belongs to."""
+
+from typing import NamedTuple
+
+from mmgen.evaluation.context import read_context
+from mmgen.report.aggregate import Group, Run
+from mmgen.report.published import Row, find_row
+
+PAPER = "compact"
+
+MODELS = {
+    ("words", ()): "L",
+    ("words", ("vision+objects",)): "VL",
+    ("words", ("audio",)): "AL",
+    ("words", ("vision+objects", "audio")): "AVL",
+    ("words", ("tags",)): "OL",
+    ("words", ("tags", "audio")): "OAL",
+    ("words", ("merlot_vision+merlot_audio",)): "MerlotR",
+    ("imagebind_text", ("imagebind_vision", "imagebind_audio")): "ImageBind",
+}
+"""What stands for the words, and what is fused with them -> published name of the model."""
+
+IN_DOMAIN = ("random", "random_by_video")
+
+TABLES = {
+    ("utterance", "mcd", "test"): "table1",
+    ("utterance", "mcd", "validation"): "table7",
+    ("utterance", "random", "test"): "table3",
+    ("verb", "mcd", "test"): "table2",
+    ("verb", "mcd", "validation"): "table8",
+    ("verb", "random", "test"): "table4",
+    ("noun", "mcd", "test"): "table2",
+    ("noun", "mcd", "validation"): "table8",
+    ("noun", "random", "test"): "table5",
+}
+"""Task, split of the data, evaluated split -> published table."""
+
+
+class System(NamedTuple):
+    """The cell of the paper's tables that a run belongs to.
+
+    Attributes:
+      dataset: name of the data set that was really used.
+      split: how it was divided, "mcd" for instance.
+      task: "utterance", "verb" or "noun".
+      model: published name of the model, or its inputs.
+      world: is the data set built in?
+    """
+
+    dataset: str
+    split: str
+    task: str
+    model: str
+    world: bool
+
+    @property
+    def label(self) -> str:
+        """Short name for figures."""
+        return self.model
+
+    @property
+    def place(self) -> "Place":
+        """What a table about this run is about."""
+        return Place(self.dataset, self.split, self.task, self.world)
+
+
+class Place(NamedTuple):
+    """What a table is about, see `System`."""
+
+    dataset: str
+    split: str
+    task: str
+    world: bool
+
+    def table(self, evaluated: str) -> str:
+        """Name of the published table of an evaluated split, "" if there is none."""
+        split = "random" if self.split in IN_DOMAIN else self.split
+        return TABLES.get((self.task, split, evaluated), "")
+
+    def published(self, evaluated: str, model: str) -> Row:
+        """Published values that may stand beside this place's; empty for a world."""
+        table = self.table(evaluated)
+        if self.world or not table:
+            return {}
+        keys = {"task": self.task} if table in ("table2", "table8") else {}
+        return find_row(PAPER, table, model=model, **keys) or {}
+
+
+def system_of(run: Run) -> System:
+    """The cell of a run, read from its config and context."""
+    config = run.summary["config"]
+    dataset = read_context(run.path)["dataset"]
+    inputs = tuple(config["model.inputs"])
+    model = MODELS.get((config["model.language"], inputs))
+    return System(
+        dataset=run.summary["dataset"],
+        split=dataset["split"] or "",
+        task=config["task"],
+        model=model or ", ".join([config["model.language"], *inputs]),
+        world=dataset["world"],
+    )
+
+
+def in_paper_order(groups: list[Group]) -> list[Group]:
+    """Groups in the order of Table 1, our own models last."""
+    order = [*MODELS.values()]
+    return sorted(
+        groups,
+        key=lambda g: order.index(g.method.model) if g.method.model in order else len(order),
+    )
