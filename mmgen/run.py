@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -9,10 +10,9 @@ import numpy as np
 from etils import epath
 from ml_collections import ConfigDict
 
-from mmgen.core import provenance
 from mmgen.core.checkpoint import Checkpointer
 from mmgen.core.loop import CHECKPOINTS, RunSpec, train
-from mmgen.core.mesh import Mesh, make_mesh, param_shardings
+from mmgen.core.mesh import Mesh, make_mesh
 from mmgen.core.progress import Progress
 from mmgen.core.rng import stream_key
 from mmgen.core.state import parameter_count
@@ -28,8 +28,9 @@ from mmgen.evaluation.run import evaluate_split
 from mmgen.evaluation.schedule import stratified_subset
 from mmgen.evaluation.scores import SUBSET, score_run, score_split
 from mmgen.experiment import Experiment, build, prepare
+from mmgen.lifecycle import common_summary, open_recorded, placed_state, run_once
 from mmgen.report.run_table import run_report
-from mmgen.settings.identity import default_workdir, identity, operational, recorded_config
+from mmgen.settings.identity import default_workdir
 from mmgen.tasks.base import Task
 from mmgen.trained import PARENT, begin_from_parent, check_parent
 
@@ -45,27 +46,18 @@ def run(config: ConfigDict, workdir: str = "", command: str = "") -> int:
     Returns:
       The exit status: 0 for a finished run and for one that was asked to stop.
     """
+    if config.num_seeds > 1:
+        from mmgen.seeds import run_seeds
+
+        return run_seeds(config, workdir, command)
     experiment = prepare(config)
-    folder = Workdir(workdir or default_workdir(experiment.config, experiment.dataset.info))
-    main_process = jax.process_index() == 0
+    config, info = experiment.config, experiment.dataset.info
+    folder = Workdir(workdir or default_workdir(config, info))
     with folder.lock():
         if config.init_from and not folder.file(CONFIG).exists():
             check_parent(experiment)
-        keys = identity(experiment.config, experiment.dataset.info)
-        folder.claim(keys, operational(experiment.config))
-        if folder.is_done:
-            if main_process:
-                print(run_report(folder.root))
-                print(f"This run is finished: {folder.root}")
-            return 0
-        stopped = _train(experiment, folder, command)
-        if main_process:
-            if stopped:
-                print(f"Stopped as asked; the same command continues: {folder.root}")
-            else:
-                print(folder.file("report.md").read_text())
-                print(f"Results: {folder.root}")
-    return 0
+        training = partial(_train, experiment, folder, command)
+        return run_once(folder, config, info, training, run_report)
 
 
 def _train(experiment: Experiment, folder: Workdir, command: str) -> bool:
@@ -124,24 +116,10 @@ def load_run(workdir: str | epath.Path) -> LoadedRun:
       UserError: no run, no checkpoint, or its data set is another one by now.
     """
     folder = Workdir(workdir)
-    record = folder.read_json("config.json")
-    config = recorded_config(record)
-    dataset = locate(config)
-    expected = record["identity"]["dataset.fingerprint"]
-    if dataset.info["fingerprint"] != expected:
-        raise UserError(
-            f"{folder.root} was trained on {config.dataset.name} with fingerprint "
-            f"{expected[:12]}, but the one at {dataset.root} has "
-            f"{dataset.info['fingerprint'][:12]}; give its folder by config.data_dir."
-        )
+    config, dataset = open_recorded(folder, locate)
     experiment = build(config, dataset)
     mesh = make_mesh()
-    shapes = jax.eval_shape(experiment.init, stream_key(config.seed, "init"))
-    placed = jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
-        shapes,
-        param_shardings(shapes, mesh),
-    )
+    placed = placed_state(experiment.init, config.seed, mesh)
     restored = Checkpointer(folder.file(CHECKPOINTS)).restore_latest(placed)
     if restored is None:
         raise UserError(f"{folder.root} holds no checkpoint; train first.")
@@ -279,13 +257,7 @@ def summary(
     config, info = experiment.config, experiment.dataset.info
     shapes = jax.eval_shape(experiment.init, stream_key(0, "init"))
     examples = int((experiment.stream_rows >= 0).sum())
-    return {
-        "name": config.name,
-        "dataset": info["name"],
-        "fingerprint": info["fingerprint"],
-        "profile": config.profile,
-        "seed": config.seed,
-        "data_seed": config.data_seed,
+    return common_summary(config, info, wall_seconds, command) | {
         "steps": experiment.num_steps,
         "examples": examples,
         "metrics": scores,
@@ -297,13 +269,6 @@ def summary(
             "share": config.memory.capacity / examples,
         },
         "stream": experiment.stream_facts(),
-        "wall_seconds": round(wall_seconds, 3),
         "timing": timing,
-        "device": provenance.device(),
-        "versions": provenance.versions(),
-        "git": provenance.git_state(),
-        "command": command,
         "parent": folder.read_json(PARENT) if config.init_from else None,
-        "licences": info["licences"],
-        "config": identity(config, info),
     }

@@ -266,10 +266,15 @@ class _Unreadable(Exception):
 
 
 class _RaisedAnyway(logging.Filter):
-    """Drops the tracebacks that Orbax's threads print of errors that `wait` raises again."""
+    """Drops the tracebacks that Orbax's threads print of errors that `wait` raises again.
+
+    And its warning of every step that was saved without being evaluated.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return record.levelno < logging.ERROR or f"{os.sep}orbax{os.sep}" not in record.pathname
+        if f"{os.sep}orbax{os.sep}" not in record.pathname:
+            return True
+        return record.levelno < logging.ERROR and "`tracked_metric`" not in str(record.msg)
 
 
 _RAISED_ANYWAY = _RaisedAnyway()

@@ -27,8 +27,8 @@ from mmgen.core.optim import learning_rate_scale, with_learning_rate_scale
 from mmgen.core.preemption import Interrupted, StopSignal
 from mmgen.core.progress import Progress
 from mmgen.core.reading import LateReader, NotFinite, Window
-from mmgen.core.rng import stream_key
 from mmgen.core.run_spec import Result, RunSpec
+from mmgen.core.seeds import born
 from mmgen.core.state import TrainState
 from mmgen.core.timing import Stopwatch
 from mmgen.core.workdir import Workdir
@@ -107,7 +107,7 @@ class _Run:
     def start(self) -> None:
         spec = self.spec
         with self.watch.time("start"):
-            self.seed = put_replicated(np.uint32(spec.seed), self.mesh)
+            self.seed = put_replicated(np.asarray(spec.seed, np.uint32), self.mesh)
             shapes = jax.eval_shape(self._born, self.seed)
             self.shardings = param_shardings(shapes, self.mesh, spec.rules)
             placed = _placed(shapes, self.shardings)
@@ -123,7 +123,7 @@ class _Run:
         self.progress.start(self.step)
 
     def _born(self, seed: Array) -> TrainState:
-        return self.spec.init(stream_key(seed, "init"))
+        return born(self.spec.init, seed)
 
     def _first_state(self, placed: PyTree) -> TrainState:
         if self.spec.begin is not None:
@@ -198,8 +198,16 @@ class _Run:
     def _is_save_due(self) -> bool:
         if self.saved == self.step or (self.step == 0 and not self._is_last()):
             return False
-        best = self.spec.best is not None and self.evaluated == self.step
-        return self._is_last() or best or self.step % self.spec.save_every == 0
+        return self._is_last() or self._is_best() or self.step % self.spec.save_every == 0
+
+    def _is_best(self) -> bool:
+        """Is this the best so far? Without a control nobody knows, and each evaluation may be."""
+        if self.spec.best is None or self.evaluated != self.step:
+            return False
+        control = self.control
+        if control is None or control.metric != self.spec.best[0]:
+            return True
+        return control.stale == 0
 
     def _iterate(self) -> None:
         dispatcher = self.dispatcher
@@ -310,7 +318,8 @@ class _Run:
         wait_share = self._wait_share()
         self.progress.update(step, values["loss"], values.get("memory_fill"), wait_share)
         if step % self.spec.log_every == 0 or step == self.spec.num_steps:
-            means = {**self.window.means(), **{k: values[k] for k in AS_IT_IS if k in values}}
+            as_they_are = {k: v for k, v in values.items() if k.rsplit("/", 1)[-1] in AS_IT_IS}
+            means = {**self.window.means(), **as_they_are}
             line = {f"train/{name}": value for name, value in means.items()}
             line["time/examples_per_second"] = self._rate(step)
             line["time/data_wait_share"] = wait_share

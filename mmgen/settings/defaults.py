@@ -12,6 +12,7 @@ from ml_collections import ConfigDict, config_dict
 OPERATIONAL = (
     "name",
     "num_seeds",
+    "bertscore",
     "data_dir",
     "mesh",
     "residency",
@@ -33,6 +34,8 @@ def default_config() -> ConfigDict:
     config.name = "experiment"
     # Initialisation, dropout and replay draws.
     config.seed = 0
+    # Runs with seed, seed + 1, ... that train side by side in one program, see mmgen.seeds.
+    config.num_seeds = 1
     # World, split and stream order. Multi-seed runs vary `seed` only.
     config.data_seed = 0
     # Where paper and released code differ: "paper" (as written) or "release" (as the code runs).

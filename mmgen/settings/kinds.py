@@ -34,6 +34,13 @@ KINDS = {
         "mmgen.describe:describe",
         "mmgen.evaluation.rescore:rescore",
     ),
+    # CompAct: the next utterance, verb or noun of a video, trained on windows of three clips.
+    "compact": Kind(
+        "mmgen.settings.compact:compact_config",
+        "mmgen.compact.run:run",
+        "mmgen.compact.describe:describe",
+        "mmgen.compact.rescore:rescore",
+    ),
     # MACID, CoBSAT and few-shot CompAct: ask a model, judge, score.
     "prompting": Kind(
         "mmgen.settings.prompting:prompting_config",

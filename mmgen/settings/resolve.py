@@ -74,6 +74,7 @@ CHOICES = {
 """Keys with a closed set of values; keys of parts that plug in by import path are checked there."""
 
 POSITIVE = (
+    "num_seeds",
     "batch_size",
     "algorithm.replay_size",
     "model.layers",
@@ -96,7 +97,8 @@ def get(config: ConfigDict, path: str) -> Any:
     return config
 
 
-def _set_missing(config: ConfigDict, path: str, value: Any) -> None:
+def set_missing(config: ConfigDict, path: str, value: Any) -> None:
+    """Sets the key at a dotted path if it is still a placeholder."""
     *groups, last = path.split(".")
     node = get(config, ".".join(groups)) if groups else config
     if node[last] is None:
@@ -121,11 +123,11 @@ def resolve(config: ConfigDict, info: Mapping[str, Any]) -> ConfigDict:
     # A part of a stream is its beginning: the pace is that of the whole, the memory a share of it.
     _resolve_stream(config, info, stream_size)
     _resolve_memory(config, info, int(stream_size * config.stream.share))
-    _set_missing(config, "optimizer.learning_rate", 1e-3 if world else 1e-4)
+    set_missing(config, "optimizer.learning_rate", 1e-3 if world else 1e-4)
     # DER on 30,600 rows would keep 600 MB of logits for 1,000 slots; the head of them is enough.
-    _set_missing(config, "algorithm.top_k", 0 if world else 64)
-    _set_missing(config, "evaluation.schedule", "even" if world else "paper")
-    _set_missing(config, "buckets.max", 1 if world else 3)
+    set_missing(config, "algorithm.top_k", 0 if world else 64)
+    set_missing(config, "evaluation.schedule", "even" if world else "paper")
+    set_missing(config, "buckets.max", 1 if world else 3)
     check(config)
     return config.lock()
 
@@ -135,20 +137,20 @@ def _resolve_profile(config: ConfigDict, paper_size: int) -> None:
     for path, value in PROFILES[config.profile].items():
         if isinstance(value, dict):
             value = next(value[key] for key in chosen if key in value)
-        _set_missing(config, path, value)
+        set_missing(config, path, value)
 
 
 def _resolve_model(config: ConfigDict, world: bool, vocabulary_rows: int) -> None:
     model = config.model
-    _set_missing(config, "model.size", "small" if world else "paper")
-    _set_missing(config, "model.vocabulary_rows", vocabulary_rows)
+    set_missing(config, "model.size", "small" if world else "paper")
+    set_missing(config, "model.vocabulary_rows", vocabulary_rows)
     if model.vocabulary_rows < vocabulary_rows:
         raise UserError(
             f"config.model.vocabulary_rows is {model.vocabulary_rows}, but the data set's "
             f"vocabulary has {vocabulary_rows} tokens; give at least as many rows."
         )
     for name, value in _model_sizes(config)[model.size].items():
-        _set_missing(config, f"model.{name}", value)
+        set_missing(config, f"model.{name}", value)
 
 
 def _model_sizes(config: ConfigDict) -> dict[str, dict[str, int]]:
@@ -165,12 +167,12 @@ def stream_scale(config: ConfigDict, info: Mapping[str, Any], stream_size: int) 
 
 def _resolve_stream(config: ConfigDict, info: Mapping[str, Any], stream_size: int) -> None:
     scale = stream_scale(config, info, stream_size)
-    _set_missing(config, "stream.bin_width", max(1, round(PUBLISHED_BIN_WIDTH * scale)))
+    set_missing(config, "stream.bin_width", max(1, round(PUBLISHED_BIN_WIDTH * scale)))
     # The paper's text has no floor; at the published size that is its profile. A shorter stream
     # is scaled from the released one, or tasks of a handful of instances would be spikes.
     as_written = config.profile == "paper" and scale == 1.0
     floor = 0 if as_written else round(PUBLISHED_SPREAD_FLOOR * scale)
-    _set_missing(config, "stream.spread_floor", floor)
+    set_missing(config, "stream.spread_floor", floor)
 
 
 def _resolve_memory(config: ConfigDict, info: Mapping[str, Any], stream_size: int) -> None:

@@ -1,0 +1,15 @@
+"""Audio, vision and language on CompAct (Table 1, row AVL).
+
+python -m mmgen.main --config=configs/compact_avl.py[:task=utterance|verb|noun,split=mcd,...]
+"""
+
+from ml_collections import ConfigDict
+
+from mmgen.settings.compact import compact_arguments, compact_config
+
+
+def get_config(argument: str = "") -> ConfigDict:
+    config = compact_config()
+    config.name = "compact_avl"
+    config.model.inputs = ("vision+objects", "audio")
+    return compact_arguments(config, argument)

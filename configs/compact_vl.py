@@ -1,0 +1,15 @@
+"""Vision and language on CompAct (Table 1, row VL).
+
+python -m mmgen.main --config=configs/compact_vl.py[:task=utterance|verb|noun,split=mcd,...]
+"""
+
+from ml_collections import ConfigDict
+
+from mmgen.settings.compact import compact_arguments, compact_config
+
+
+def get_config(argument: str = "") -> ConfigDict:
+    config = compact_config()
+    config.name = "compact_vl"
+    config.model.inputs = ("vision+objects",)
+    return compact_arguments(config, argument)

@@ -1,0 +1,65 @@
+"""From a config to a prepared CompAct data set; the built-in world is built on first use."""
+
+import pathlib
+
+from ml_collections import ConfigDict
+
+from mmgen.data.compact.dataset import CompactDataset, open_compact
+from mmgen.data.locate import build_once, world_folder
+from mmgen.errors import UserError
+from mmgen.settings.compact import check_early
+
+WORLD = "kitchen_world"
+REAL = "compact"
+"""The data set whose folder tells split and target, see `mmgen.data.builders.compact`."""
+
+SPLIT_KEYS = ("split", "target_dc", "validation")
+WORLD_KEYS = ("videos", "sizes", "atom_limit")
+"""Keys of `config.dataset` that only data sets with a choice, or only the world, have."""
+
+
+def locate_compact(config: ConfigDict) -> CompactDataset:
+    """Opens the data set that `config.dataset` names.
+
+    Raises:
+      UserError: it was not built, or a key is given that it has no use for.
+    """
+    check_early(config)
+    name, folder = config.dataset.name, pathlib.Path(config.data_dir)
+    given = {
+        key: config.dataset[key]
+        for key in (*SPLIT_KEYS, *WORLD_KEYS)
+        if config.dataset[key] is not None
+    }
+    if name == WORLD:
+        return open_compact(_built_world(folder, config.data_seed, given))
+    for key in WORLD_KEYS:
+        if key in given:
+            raise UserError(
+                f"config.dataset.{key} belongs to the built-in {WORLD}, but config.dataset.name is "
+                f"'{name}'; leave it out (the argument 'smoke' sets it, too)."
+            )
+    root = folder / (_real_name(config.data_seed, given) if name == REAL else name)
+    if not (root / "dataset.json").is_file():
+        wanted = " ".join(f"--{key.replace('_', '-')}={value}" for key, value in given.items())
+        raise UserError(
+            f"There is no finished data set at '{root}'; build it with `python -m mmgen.data.build "
+            f"{REAL} --raw DIR --out {folder} {wanted}`".rstrip()
+            + f", or name the built-in '{WORLD}'."
+        )
+    return open_compact(root)
+
+
+def _real_name(data_seed: int, given: dict) -> str:
+    from mmgen.data.builders.compact import DEFAULTS, dataset_name, make_recipe
+
+    return dataset_name(REAL, make_recipe(DEFAULTS | given, data_seed))
+
+
+def _built_world(folder: pathlib.Path, data_seed: int, given: dict) -> pathlib.Path:
+    from mmgen.data.worlds.kitchen_world import KitchenWorldSettings, build_kitchen_world
+
+    settings = KitchenWorldSettings(data_seed=data_seed, **given)
+    root = world_folder(folder, WORLD, settings)
+    build_once(root, WORLD, lambda: build_kitchen_world(root, settings))
+    return root

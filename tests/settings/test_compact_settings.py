@@ -1,0 +1,70 @@
+"""Choices of a CompAct run become a complete config, or one sentence."""
+
+import pathlib
+
+import pytest
+
+from mmgen.errors import UserError
+from mmgen.settings.command_line import list_configs, load_config
+from mmgen.settings.compact import compact_config, resolve
+from mmgen.settings.kinds import KINDS, kind_of, load
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NAMES = ("l", "vl", "al", "ol", "avl", "oal", "merlotr", "imagebind")
+
+
+def info(world):
+    return {"world": world, "settings": {"split": "mcd", "target_dc": 1.0, "validation": "heldout"}}
+
+
+def test_the_published_values_are_those_of_real_data():
+    config = resolve(compact_config().lock(), info(world=False))
+    model, optimizer, control = config.model, config.optimizer, config.control
+    assert (model.hidden, model.layers, model.heads, model.dropout) == (256, 3, 4, 0.3)
+    assert optimizer.name == "adamw"
+    assert (optimizer.learning_rate, optimizer.weight_decay, optimizer.clip_norm) == (
+        3e-4,
+        5e-5,
+        0.1,
+    )
+    assert (control.patience, control.stop_after) == (40, 50)
+    assert control.metric == "validation/bleu1_joined"
+    assert resolve(compact_config().lock(), info(world=True)).model.size == "small"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_system_has_a_config_that_takes_the_arguments(monkeypatch, name):
+    monkeypatch.chdir(ROOT)
+    file = f"configs/compact_{name}.py"
+    assert file in list_configs()
+    config = load_config(f"{file}:smoke,task=noun,split=random,fusion=late")
+    assert config.name == f"compact_{name}"
+    assert kind_of(config) is KINDS["compact"]
+    assert (config.task, config.dataset.split, config.model.fusion) == ("noun", "random", "late")
+    config = resolve(config, info(world=True))
+    assert config.control.metric == "validation/em"
+    assert config.model.fused_layers == (0 if name == "imagebind" else 1)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("task", "verbs", "config.task"),
+        ("dataset.split", "mdc", "did you mean 'mcd'"),
+        ("model.fusion", "early", "config.model.fusion"),
+        ("control.metric", "test/em", "only validation may steer"),
+        ("batch_size", 0, "config.batch_size"),
+        ("buckets.max", 4, "config.buckets.max"),
+        ("evaluation.splits", ("novel",), "config.evaluation.splits"),
+    ],
+)
+def test_wrong_values_are_named(key, value, words):
+    config = compact_config()
+    config.update_from_flattened_dict({key: value})
+    with pytest.raises(UserError, match=words):
+        resolve(config.lock(), info(world=False))
+
+
+def test_the_parts_of_the_kind_can_be_imported():
+    for path in KINDS["compact"]:
+        assert callable(load(path))
