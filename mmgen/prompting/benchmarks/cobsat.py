@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 
 from ml_collections import ConfigDict
 
-from mmgen.data.locate import build_once, world_folder
-from mmgen.data.worlds.shape_world import NAME, ShapeWorldSettings, build_shape_world
 from mmgen.errors import UserError
 from mmgen.prompting.benchmark import Benchmark, Replies, Scores, Stage, Traits
 from mmgen.prompting.cobsat import scoring, tables
 from mmgen.prompting.cobsat.asking import Asking, item_name, needed_images
 from mmgen.prompting.cobsat.auditing import audit_judge, known_subjects
-from mmgen.prompting.cobsat.dataset import CobsatDataset, open_cobsat
+from mmgen.prompting.cobsat.dataset import CobsatDataset
+from mmgen.prompting.cobsat.locate import locate_images
 from mmgen.prompting.cobsat.records import read_prompt_file
 from mmgen.prompting.cobsat.rendering import Style, check_style
 from mmgen.prompting.cobsat.samples import (
@@ -39,7 +38,8 @@ def make(config: ConfigDict) -> Benchmark:
         that do not go together.
     """
     cobsat = config.cobsat
-    dataset = locate_images(config)
+    folder = pathlib.Path(config.data_dir)
+    dataset = locate_images(folder, config.dataset.name, config.data_seed, cobsat.size)
     tasks = choose_tasks(cobsat.task, dataset.tasks)
     asking = make_asking(config, dataset, tasks)
     judge = make_judge(config.judge.spec, {"parser": cobsat.parser, "cut": cobsat.judge_cut})
@@ -57,26 +57,6 @@ def make(config: ConfigDict) -> Benchmark:
         return score_replies(config, asking, judge, known, replies)
 
     return Benchmark("cobsat", dataset.info, tuple(stages), score, "(query, latent) cell")
-
-
-def locate_images(config: ConfigDict) -> CobsatDataset:
-    """The data set that `config.dataset.name` names; the world is drawn on first use.
-
-    A path, absolute or with a slash in it, is a folder in the official layout.
-    """
-    folder, name = pathlib.Path(config.data_dir), config.dataset.name
-    if name == NAME:
-        settings = ShapeWorldSettings(config.data_seed, config.cobsat.size)
-        root = world_folder(folder, name, settings)
-        build_once(root, name, lambda: build_shape_world(root, settings))
-        return open_cobsat(root)
-    root = pathlib.Path(name).expanduser() if "/" in name else folder / name
-    if not root.is_dir():
-        raise UserError(
-            f"there is no CoBSAT data set at {root}; build it with `python -m mmgen.data.build "
-            f"cobsat --raw DIR --out {folder}`, or take dataset={NAME}."
-        )
-    return open_cobsat(root)
 
 
 def make_asking(config: ConfigDict, dataset: CobsatDataset, tasks: Sequence[Task]) -> Asking:

@@ -7,9 +7,8 @@ from typing import NamedTuple
 from ml_collections import ConfigDict
 
 from mmgen.core.rng import numpy_generator
-from mmgen.data.locate import build_once, world_folder
-from mmgen.data.worlds.shape_world import NAME, ShapeWorldSettings, build_shape_world
-from mmgen.prompting.cobsat.dataset import CobsatDataset, open_cobsat
+from mmgen.prompting.cobsat.dataset import CobsatDataset
+from mmgen.prompting.cobsat.locate import locate_images
 from mmgen.prompting.cobsat.rendering import Sources, Style, make_request
 from mmgen.prompting.cobsat.samples import Sample, leave_one_out, make_samples, train_samples
 from mmgen.prompting.cobsat.tasks import choose_tasks
@@ -38,18 +37,8 @@ class Examples(NamedTuple):
 
 
 def open_data(config: ConfigDict) -> CobsatDataset:
-    """The data set that `config.dataset.name` names; the built-in world is built on first use.
-
-    Raises:
-      UserError: there is none of that name.
-    """
-    folder, name = pathlib.Path(config.data_dir), config.dataset.name
-    if name != NAME:
-        return open_cobsat(folder / name)
-    settings = ShapeWorldSettings(data_seed=config.data_seed)
-    root = world_folder(folder, NAME, settings)
-    build_once(root, NAME, lambda: build_shape_world(root, settings))
-    return open_cobsat(root)
+    """The data set that `config.dataset.name` names; UserError if there is none."""
+    return locate_images(pathlib.Path(config.data_dir), config.dataset.name, config.data_seed)
 
 
 def make_examples(dataset: CobsatDataset, config: ConfigDict) -> Examples:
