@@ -31,7 +31,7 @@ CHOICES: dict[str, dict[str, tuple]] = {
 MAX_TOKENS = {"macid": 16, "compact": 24}
 """New tokens of an answer; other benchmarks 64."""
 
-DATASETS = {"macid": "push_world", "cobsat": "shape_world", "compact": "compact_mcd"}
+DATASETS = {"macid": "push_world", "cobsat": "shape_world", "compact": "kitchen_world"}
 """Data set of a benchmark: a built-in world, where there is one."""
 
 RAW_PROMPTS = ("harness", "follow_up_0", "follow_up_1", "follow_up_2")

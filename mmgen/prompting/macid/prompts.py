@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from mmgen.errors import UserError
+from mmgen.prompting.parts import merged, stripped
 from mmgen.prompting.requests import Part, Text, Turn
 
 LANGUAGES = ("it", "en")
@@ -189,20 +190,3 @@ def conversation(
     parts += stripped(query) if scored else query
     choices = tuple(prompt.raw_space + answer for answer in prompt.answers) if scored else ()
     return (Turn("user", merged(parts)),), choices
-
-
-def stripped(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Parts without white space at their end."""
-    *rest, last = parts
-    return (*rest, Text(last.text.rstrip()) if isinstance(last, Text) else last)
-
-
-def merged(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Neighbouring texts as one; empty ones are left out."""
-    found: list[Part] = []
-    for part in parts:
-        if isinstance(part, Text) and found and isinstance(found[-1], Text):
-            found[-1] = Text(found[-1].text + part.text)
-        elif not isinstance(part, Text) or part.text:
-            found.append(part)
-    return tuple(found)
