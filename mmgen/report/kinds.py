@@ -28,6 +28,7 @@ class Reporter(NamedTuple):
 REPORTERS = {
     "masked_span": "mmgen.report.viscoll:REPORTER",
     "compact": "mmgen.report.compact:REPORTER",
+    "prompting": "mmgen.report.prompting:REPORTER",
 }
 """Kind of run -> import path `package.module:name` of its `Reporter`."""
 
