@@ -17,10 +17,10 @@ Keys are `SPLIT/METRIC`; a metric that is undefined is absent, never zero. Score
   unseen_label            tasks verb and noun: targets that are no label of train, hence wrong
   nll, nll_token          nats of the target, per item and per predicted token
   bertscore_NAME          BERTScore F1 of the plain texts, where the context names an encoder
-  seen/, unseen/          n, em*, ca*, BLEU of targets whose compound is, or is not, one of train
+  seen/, unseen/          the same of targets whose compound is, or is not, one of train
   failure/...             Table 15, see `mmgen.compact.failures`
   baseline/NAME/...       predictions without a model, see `mmgen.compact.baselines`
-  optimum...              whatever else the records of a built-in world hold, mean over items
+  optimum/..., memoriser/...    what else the records of a built-in world hold, mean over items
 """
 
 import math
@@ -146,6 +146,7 @@ def _seen_and_unseen(records: Sequence[Record], judged: Judged) -> Scores:
     scores: Scores = {}
     for name, part in (("seen", ~unseen), ("unseen", unseen)):
         if part.any():
-            found = quality(judged.select(part), True)
+            chosen = [records[row] for row in np.flatnonzero(part).tolist()]
+            found = quality(judged.select(part), True) | _losses(chosen)
             scores |= {f"{name}/{key}": value for key, value in found.items()}
     return scores

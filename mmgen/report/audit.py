@@ -9,7 +9,8 @@ A paper's entry in published.json says where its numbers come with one:
 
 "vary": [CONDITION, ...] beside them leaves out differences in other conditions.
 
-Rows are compared that differ in one condition only: another method with the same memory, say.
+Rows are compared that differ in one condition only: another method with the same memory, say; but
+not in a condition that "apart" lists, whose values are different questions.
 """
 
 import itertools
@@ -57,15 +58,16 @@ def audit(papers: Mapping[str, Mapping[str, Any]]) -> list[Table]:
     )
     rows: list[list[Cell]] = []
     notes: list[str] = []
+    remarks: list[str] = []
     details = []
     for name, paper in papers.items():
+        remarks += [f"{name}, {remark}" for remark in paper.get("remarks", ())]
         if "deviations" not in paper:
             rows.append([name, "all", "all", None, None, None])
             notes.append(
                 f"{paper['paper']}: no deviations are published ({paper['runs']}), so none of its "
                 "differences can be tested."
             )
-            notes += paper["remarks"]
             continue
         for table, metrics in paper["deviations"].items():
             for metric, error in metrics.items():
@@ -73,7 +75,7 @@ def audit(papers: Mapping[str, Mapping[str, Any]]) -> list[Table]:
                 beyond = sum(d.p < LEVEL for d in found)
                 rows.append([name, table, metric, len(found), beyond, LEVEL * len(found)])
                 details.append(_difference_table(f"{name}, {table}, {metric}", found))
-    return [Table("Published differences", columns, rows, tuple(notes)), *details]
+    return [Table("Published differences", columns, rows, (*notes, *remarks)), *details]
 
 
 def differences(rows: list[Row], metric: str, error: Mapping[str, Any]) -> Iterator[Difference]:
@@ -90,6 +92,8 @@ def differences(rows: list[Row], metric: str, error: Mapping[str, Any]) -> Itera
         if first.keys() != second.keys() or len(differing) != 1:
             continue
         (key,) = differing
+        if key in error.get("apart", ()):
+            continue
         if key not in error.get("vary", differing):
             continue
         test = _by_accuracy if error["kind"] == "accuracy" else _by_deviation

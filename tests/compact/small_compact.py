@@ -50,11 +50,16 @@ def windows(rows, start=0):
 
 def make_dataset(root, splits=None, verbs=VERBS, nouns=NOUNS, world=False, **settings):
     """The data set of some splits (the small ones by default) on disk, opened."""
-    splits = splits or {"train": windows(TRAIN), "test": windows(TEST, start=1000)}
+    splits = splits or {
+        "train": windows(TRAIN),
+        "validation": windows(TEST, start=500),
+        "test": windows(TEST, start=1000),
+    }
+    settings = {"split": "mcd", "compounds": "string", "target_dc": 1.0} | settings
     info = {
-        "name": "compact_mcd",
+        "name": f"{'kitchen_world' if world else 'compact'}_{settings['split']}",
         "builder": "none",
-        "settings": {"split": "mcd", "compounds": "string", "target_dc": 1.0} | settings,
+        "settings": settings,
         "data_seed": 0,
         "licences": ["none"],
         "sources": [],

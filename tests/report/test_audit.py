@@ -85,3 +85,11 @@ def test_every_declared_deviation_is_there():
 def test_neither_runs_nor_audit_is_one_sentence():
     with pytest.raises(UserError, match="--audit-published"):
         main(["--out", "somewhere"])
+
+
+def test_what_has_no_deviation_or_another_question_is_not_compared():
+    rows = [row("a", "verb", em=4.0, em_sd=0.3), row("a", "noun", em=9.0, em_sd=0.3)]
+    rows += [row("heuristic", "verb", em=2.0), row("b", "verb", em=3.0, em_sd=0.1)]
+    assert len(list(differences(rows, "em", SD))) == 2
+    (found,) = differences(rows, "em", SD | {"apart": ["memory"]})
+    assert (found.shared, found.first, found.second) == ("verb", "a", "b")
