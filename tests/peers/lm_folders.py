@@ -78,26 +78,27 @@ def config_of(name: str) -> dict[str, Any]:
 
 def tensors_of(config: dict[str, Any]) -> dict[str, np.ndarray]:
     """Its tensors under Hugging Face's names: uniform numbers that depend on the name alone."""
-    head_dim = config.get("head_dim", HIDDEN // HEADS)
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    head_dim = config.get("head_dim", hidden // HEADS)
     qkv_bias = config.get("attention_bias", config["model_type"] == "qwen2")
     shapes: dict[str, tuple[int, ...]] = {
-        "model.embed_tokens.weight": (VOCAB, HIDDEN),
-        "model.norm.weight": (HIDDEN,),
+        "model.embed_tokens.weight": (VOCAB, hidden),
+        "model.norm.weight": (hidden,),
     }
     if not config["tie_word_embeddings"]:
-        shapes["lm_head.weight"] = (VOCAB, HIDDEN)
+        shapes["lm_head.weight"] = (VOCAB, hidden)
     for layer in range(LAYERS):
         stem = f"model.layers.{layer}"
-        shapes[f"{stem}.input_layernorm.weight"] = (HIDDEN,)
-        shapes[f"{stem}.post_attention_layernorm.weight"] = (HIDDEN,)
+        shapes[f"{stem}.input_layernorm.weight"] = (hidden,)
+        shapes[f"{stem}.post_attention_layernorm.weight"] = (hidden,)
         for part, rows, columns, bias in (
-            ("self_attn.q_proj", HEADS * head_dim, HIDDEN, qkv_bias),
-            ("self_attn.k_proj", GROUPS * head_dim, HIDDEN, qkv_bias),
-            ("self_attn.v_proj", GROUPS * head_dim, HIDDEN, qkv_bias),
-            ("self_attn.o_proj", HIDDEN, HEADS * head_dim, config.get("attention_bias", False)),
-            ("mlp.gate_proj", INNER, HIDDEN, config.get("mlp_bias", False)),
-            ("mlp.up_proj", INNER, HIDDEN, config.get("mlp_bias", False)),
-            ("mlp.down_proj", HIDDEN, INNER, config.get("mlp_bias", False)),
+            ("self_attn.q_proj", HEADS * head_dim, hidden, qkv_bias),
+            ("self_attn.k_proj", GROUPS * head_dim, hidden, qkv_bias),
+            ("self_attn.v_proj", GROUPS * head_dim, hidden, qkv_bias),
+            ("self_attn.o_proj", hidden, HEADS * head_dim, config.get("attention_bias", False)),
+            ("mlp.gate_proj", inner, hidden, config.get("mlp_bias", False)),
+            ("mlp.up_proj", inner, hidden, config.get("mlp_bias", False)),
+            ("mlp.down_proj", hidden, inner, config.get("mlp_bias", False)),
         ):
             shapes[f"{stem}.{part}.weight"] = (rows, columns)
             if bias:

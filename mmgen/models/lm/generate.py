@@ -8,12 +8,12 @@ size or mesh sums in another order: equal to rounding, which can decide a near t
 import functools
 import time
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, UInt
+from jaxtyping import Array, Bool, Float, Int
 
 from mmgen.core.mesh import batch_sharding, batch_shards, put_replicated
 from mmgen.models.lm import llama
@@ -21,7 +21,7 @@ from mmgen.models.lm.buckets import batches, bucket
 from mmgen.models.lm.config import LlamaConfig
 from mmgen.models.lm.llama import NOWHERE, Cache, Params
 from mmgen.models.lm.model import LanguageModel
-from mmgen.models.lm.sampling import sample
+from mmgen.models.lm.sampling import draws, sample
 
 CHUNK = 16
 """Tokens between two looks at the texts, for stop strings."""
@@ -33,7 +33,7 @@ class Prompt(NamedTuple):
     Attributes:
       inputs: token ids, or embeddings [t, k] of whatever the model is to see.
       max_tokens, temperature, top_p, stop: see `mmgen.prompting.requests.Decoding`.
-      seed: of the sample, in [0, 2^32).
+      seed: of the sample, not negative.
     """
 
     inputs: Int[np.ndarray, " t"] | Float[np.ndarray, "t k"]
@@ -59,10 +59,18 @@ class Continuation(NamedTuple):
 
 
 class _Settings(NamedTuple):
-    temperature: Float[Array, " b"]
-    top_p: Float[Array, " b"]
-    seeds: UInt[Array, " b"]
-    limit: Int[Array, " b"]
+    """Of every row, on the host or on devices.
+
+    Attributes:
+      temperature, top_p: float32[b].
+      draws: float32[b, n], see `sampling.draws`.
+      limit: int32[b], tokens that may be written.
+    """
+
+    temperature: Any
+    top_p: Any
+    draws: Any
+    limit: Any
 
 
 class _State(NamedTuple):
@@ -108,14 +116,8 @@ def _shape(prompt: Prompt) -> tuple[int, int, int]:
 def _run(model: LanguageModel, prompts: Sequence[Prompt], rows: int) -> list[tuple[str, int]]:
     length, room, _ = _shape(prompts[0])
     inputs, positions = left_padded([prompt.inputs for prompt in prompts], rows, length)
-    missing = rows - len(prompts)
     put = functools.partial(put_rows, model)
-    settings = _Settings(
-        put(np.array([*(p.temperature for p in prompts), *[0.0] * missing], np.float32)),
-        put(np.array([*(p.top_p for p in prompts), *[1.0] * missing], np.float32)),
-        put(np.array([*(p.seed for p in prompts), *[0] * missing], np.uint32)),
-        put(np.array([*(p.max_tokens for p in prompts), *[0] * missing], np.int32)),
-    )
+    settings = jax.tree.map(put, _settings(prompts, rows, room))
     state = _read(
         model.params,
         put(inputs),
@@ -132,7 +134,7 @@ def _run(model: LanguageModel, prompts: Sequence[Prompt], rows: int) -> list[tup
             _cut(model, prompt, tokens[row, : written[row]].tolist())
             for row, prompt in enumerate(prompts)
         ]
-        done = done | np.array([*(answer[2] for answer in answers), *[True] * missing])
+        done[: len(prompts)] |= [answer[2] for answer in answers]
         if done.all():
             return [(text, count) for text, count, _ in answers]
         state = _write(
@@ -142,6 +144,22 @@ def _run(model: LanguageModel, prompts: Sequence[Prompt], rows: int) -> list[tup
             config=model.config,
             dtype=model.dtype,
         )
+
+
+def _settings(prompts: Sequence[Prompt], rows: int, room: int) -> _Settings:
+    """Of the prompts, and of rows that are not needed: those write nothing."""
+    settings = _Settings(
+        temperature=np.zeros(rows, np.float32),
+        top_p=np.ones(rows, np.float32),
+        draws=np.ones((rows, room), np.float32),
+        limit=np.zeros(rows, np.int32),
+    )
+    for row, prompt in enumerate(prompts):
+        settings.temperature[row] = prompt.temperature
+        settings.top_p[row] = prompt.top_p
+        settings.draws[row] = draws(prompt.seed, room)
+        settings.limit[row] = prompt.max_tokens
+    return settings
 
 
 def _cut(model: LanguageModel, prompt: Prompt, tokens: list[int]) -> tuple[str, int, bool]:
@@ -263,10 +281,10 @@ def _extend(
 ) -> _State:
     """The state with one more token in every row that has not ended."""
     scores = llama.logits(params, hidden, dtype)[:, 0]
-    token = sample(scores, settings.temperature, settings.top_p, settings.seeds, state.written)
-    rows = jnp.arange(len(token))
+    rows = jnp.arange(len(scores))
     going = ~state.done
     column = jnp.minimum(state.written, state.tokens.shape[1] - 1)
+    token = sample(scores, settings.temperature, settings.top_p, settings.draws[rows, column])
     kept = jnp.where(going, token, state.tokens[rows, column])
     written = state.written + going
     ended = jnp.isin(token, jnp.asarray(config.eos, jnp.int32)) | (written >= settings.limit)

@@ -209,5 +209,5 @@ def _prompt(ids: Sequence[int], request: Request) -> Prompt:
         decoding.temperature,
         decoding.top_p,
         decoding.stop,
-        request.seed & 0xFFFFFFFF,
+        request.seed,
     )

@@ -2,10 +2,10 @@
 
 import pathlib
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from models.tiny_models import quick_jit
 from peers import lm_folders
 
 from mmgen.core.mesh import make_mesh
@@ -37,7 +37,7 @@ def all_logits(params, config, ids, **settings):
 @pytest.mark.parametrize("name", lm_folders.CONFIGS)
 def test_logits_equal_hugging_faces(name, fixture, tmp_path):
     config, params = open_tiny(tmp_path, name)
-    ours = jax.jit(lambda p, ids: all_logits(p, config, ids))(params, fixture["tokens"][:1])
+    ours = quick_jit(lambda p, ids: all_logits(p, config, ids))(params, fixture["tokens"][:1])
     np.testing.assert_allclose(ours[0], fixture[f"{name}/logits"], atol=2e-5)
 
 
@@ -45,13 +45,13 @@ def test_logits_equal_hugging_faces(name, fixture, tmp_path):
 def test_reading_in_pieces_with_padding_equals_reading_at_once(name, fixture, tmp_path):
     config, params = open_tiny(tmp_path, name, shards=1)
     ids = fixture["tokens"][:1]
-    whole = jax.jit(lambda ids: all_logits(params, config, ids))(ids)
+    whole = quick_jit(lambda ids: all_logits(params, config, ids))(ids)
     pad = 3
     padded = np.pad(ids, ((0, 0), (pad, 0)))
     positions = np.maximum(np.arange(padded.shape[1]) - pad, llama.NOWHERE)[None]
     cache = llama.empty_cache(config, 1, padded.shape[1] + 5, jnp.float32)
 
-    @jax.jit
+    @quick_jit
     def read(ids, positions, cache):
         hidden, cache = llama.forward(params, config, llama.embed(params, ids), positions, cache)
         return llama.logits(params, hidden), cache
