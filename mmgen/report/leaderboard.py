@@ -12,8 +12,11 @@ from mmgen.report.tables import Cell, Column, Table
 Point = tuple[tuple[str, str], ...]
 """A point of the grid: (key, value as text) for each key."""
 
-HIGHER_IS_BETTER = ("bleu", "accuracy", "bwt", "fwt")
-"""Parts of the names of metrics that are to be large; all others are losses."""
+HIGHER_IS_BETTER = ("bleu", "accuracy", "bwt", "fwt", "bertscore")
+"""Parts of the names of metrics that are to be large; all others are losses, but for `SHARES`."""
+
+SHARES = ("em", "ca", "verb_ca", "noun_ca")
+"""Last parts of the names of others, shares of items that are right."""
 
 
 class Result(NamedTuple):
@@ -33,7 +36,8 @@ class Ranked(NamedTuple):
 
 def is_higher_better(metric: str) -> bool:
     """Is a larger value of the metric better?"""
-    return any(part in metric for part in HIGHER_IS_BETTER)
+    is_share = metric.rsplit("/", 1)[-1] in SHARES
+    return is_share or any(part in metric for part in HIGHER_IS_BETTER)
 
 
 def ranked(results: Iterable[Result], metric: str) -> list[Ranked]:

@@ -6,13 +6,16 @@ from functools import partial
 
 import numpy as np
 import pytest
-from small_compact import TEST, TRAIN, make_dataset, windows
+from small_compact import TEST, TRAIN, clip, make_dataset, windows
 
 from mmgen.compact import scores
 from mmgen.compact.baselines import baselines, nearest_rows
 from mmgen.compact.context import make_context
 from mmgen.compact.records import CURVE, FIELDS, make_records
 from mmgen.compact.scores import score_records, score_run
+from mmgen.data.compact.heuristics import recent
+from mmgen.data.compact.samples import make_instance
+from mmgen.data.compact.windows import ClipTable
 from mmgen.errors import Diverged, UserError
 from mmgen.evaluation.predictions import record_path, write_records
 
@@ -197,3 +200,20 @@ def test_unknown_choices_are_one_sentence(dataset):
         make_context(dataset, task="utterances", splits=["test"])
     with pytest.raises(UserError, match="no split 'novel'"):
         make_context(dataset, task="verb", splits=["novel"])
+
+
+def test_the_most_recent_heuristic_is_that_of_the_build_report():
+    """Two programs, one definition: on numbers while a data set is built, on texts afterwards."""
+    rows = [*TRAIN, *TEST]
+    clips = [
+        clip(video, 10 * n + k, *text.split())
+        for n, (video, *texts) in enumerate(rows)
+        for k, text in enumerate(texts)
+    ]
+    table, places = ClipTable(clips), np.arange(len(clips)).reshape(-1, 4)
+    expected = recent(table, places)
+    instances = [make_instance(clips[4 * n : 4 * n + 4]) for n in range(len(rows))]
+    for atom in ("verb", "noun"):
+        predicted = baselines(instances, instances, atom)["recent"]
+        right = [ours == one[f"trg{atom}"] for ours, one in zip(predicted, instances, strict=True)]
+        assert 100 * np.mean(right) == pytest.approx(expected[f"mrh_{atom}_em"], abs=0.01)
