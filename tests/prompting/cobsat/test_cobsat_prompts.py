@@ -34,6 +34,8 @@ def stems(task, shots, count=3, split="default"):
 def test_prompt_files_have_the_bytes_of_the_release():
     # Length of the released files; the head of the fine-tuning test as it is printed there.
     assert len(records.prompt_file()) == 376_002
+    digest = hashlib.sha256(records.prompt_file().encode()).hexdigest()
+    assert digest == "28e9dfb4b2d65abd8e365360e34c6b959ec974ea0c25768741d77445dcc9647d"
     heldout = records.prompt_file("ft_test")
     assert len(heldout) == 226_002
     assert json.loads(heldout)[0] == {"x_list": [8, 6, 9, 7, 5], "theta_list": [9, 6, 8, 5, 7]}

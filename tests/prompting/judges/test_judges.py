@@ -1,6 +1,7 @@
 """Judges of CoBSAT: their questions, how replies are read, and how far they are to be trusted."""
 
 import io
+import pathlib
 
 import numpy as np
 import pytest
@@ -138,6 +139,19 @@ def test_clip_takes_the_nearest_words_and_says_how_near():
     assert (judged["empty"].attribute, judged["empty"].object) == (NOTHING, NOTHING)
     released = ask(make_judge("clip:x", {**SETTINGS, "parser": "official"}), backend, subjects)
     assert (released["empty"].attribute, released["empty"].object) == (0, 0)
+
+
+def test_a_clip_folder_is_opened_as_a_judge():
+    folder = pathlib.Path(__file__).parents[2] / "fixtures" / "clip"
+    backend = open_backend(f"clip:{folder}")
+    assert list(backend.identity["weights"]) == ["model.safetensors"]
+    subjects = [
+        Subject("image", COLOR, picture=picture("red"), target=Cell(2, 4)),
+        Subject("text", COLOR, text="a red car", target=Cell(2, 4)),
+    ]
+    judged = ask(make_judge("clip:x", SETTINGS), backend, subjects)
+    assert all(0 <= one.object < 10 and 0 <= one.attribute < 10 for one in judged.values())
+    assert judged["text"].similarity[2] <= 100.001
 
 
 def test_words_judge_abstains_from_two():
