@@ -60,8 +60,15 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def compare(first: str, second: str, split: str = "test") -> list[Table]:
-    """Scores with their paired differences, tasks that differ most, and flipped items."""
+    """Scores with their paired differences, tasks that differ most, and flipped items.
+
+    Prompted runs have no splits: all of their items are compared.
+    """
     context = _shared_context(first, second)
+    if context.get("kind") == "prompting":
+        from mmgen.prompting.compare import compare_records
+
+        return compare_records(first, second, context)
     pair = load_pair(first, second, split)
     return [
         score_table(pair, split, context),

@@ -64,11 +64,17 @@ class Scores(NamedTuple):
         `x/high`, `x/n` (see `mmgen.prompting.estimates`).
       tables: for the report, ours beside the published values.
       records: one JSON object per item, with "id" first; scores of two runs are compared by them.
+      measures: fields of the records that are scores; what `mmgen.compare` compares.
+      part: field that divides the records into parts compared apart, "" for none.
+      cluster: field whose equal values are a cluster of the bootstrap.
     """
 
     metrics: dict[str, float]
     tables: Sequence[Table]
     records: Sequence[Mapping[str, Any]]
+    measures: tuple[str, ...] = ()
+    part: str = ""
+    cluster: str = "id"
 
 
 class Benchmark(NamedTuple):

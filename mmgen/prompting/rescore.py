@@ -41,5 +41,5 @@ def rescore(workdir: Workdir, *, from_checkpoint: bool) -> dict[str, float]:
         facts |= {key: before[key] for key in KEPT}
         for name, stage in facts["stages"].items():
             stage |= {k: v for k, v in before["stages"].get(name, {}).items() if k not in stage}
-    write_results(workdir, facts, scores)
+    write_results(workdir, benchmark, facts, scores)
     return scores.metrics

@@ -14,6 +14,7 @@ from mmgen.core import provenance
 from mmgen.core.preemption import Interrupted, StopSignal
 from mmgen.core.workdir import Workdir
 from mmgen.errors import UserError
+from mmgen.evaluation.context import write_context
 from mmgen.prompting.benchmark import Benchmark, Scores
 from mmgen.prompting.benchmarks import make_benchmark
 from mmgen.prompting.collect import Collected, collect
@@ -80,7 +81,7 @@ def _conclude(
     if not is_part:
         scores = benchmark.score(found.replies, found.traits["model"])
         facts = summary(config, benchmark, found, scores, wall_seconds, command)
-        write_results(folder, facts, scores)
+        write_results(folder, benchmark, facts, scores)
         print(folder.file("report.md").read_text())
     if found.failed:
         error = next(one.error for one in found.tallies.values() if one.error)
@@ -95,8 +96,19 @@ def _conclude(
     return 0
 
 
-def write_results(folder: Workdir, facts: dict[str, Any], scores: Scores) -> None:
-    """Write the records, summary.json and report.md."""
+def write_results(
+    folder: Workdir, benchmark: Benchmark, facts: dict[str, Any], scores: Scores
+) -> None:
+    """Write the records and their context, summary.json and report.md."""
+    context = {
+        "kind": "prompting",
+        "benchmark": benchmark.name,
+        "dataset": dict(benchmark.dataset),
+        "measures": scores.measures,
+        "part": scores.part,
+        "cluster": scores.cluster,
+    }
+    write_context(folder.root, context)
     folder.write_lines(RECORDS, (json.dumps(one, ensure_ascii=False) for one in scores.records))
     folder.write_json("summary.json", facts)
     folder.write_text("report.md", run_report(facts, scores))

@@ -12,7 +12,7 @@ from mmgen.settings.prompting import short_name
 
 
 class Parts(NamedTuple):
-    """Import paths of what a benchmark's report is made of, see `Reporter`."""
+    """Import paths of what a benchmark's report is made of, see `Reporter`; "" for no figures."""
 
     cell_of: str
     tables: str
@@ -20,6 +20,8 @@ class Parts(NamedTuple):
 
 
 BENCHMARKS = {
+    "macid": Parts("mmgen.report.macid:asked_of", "mmgen.report.macid:all_tables", ""),
+    "compact": Parts("mmgen.report.fewshot:prompted_of", "mmgen.report.fewshot:all_tables", ""),
     "cobsat": Parts(
         "mmgen.report.cobsat_cells:setting_of",
         "mmgen.report.cobsat:all_tables",
@@ -34,7 +36,7 @@ class Prompted(NamedTuple):
 
     Attributes:
       dataset: name of the data set that was really used.
-      benchmark: "macid", "compact", or the import path of a plug-in.
+      benchmark: the name of a plug-in.
       model: short name.
     """
 
@@ -73,7 +75,7 @@ def write_figures(groups: Sequence[Group], folder: Workdir) -> list[str]:
     return [
         part
         for benchmark, here in _by_benchmark(groups).items()
-        if benchmark in BENCHMARKS
+        if benchmark in BENCHMARKS and BENCHMARKS[benchmark].figures
         for part in _load(BENCHMARKS[benchmark].figures)(here, folder)
     ]
 

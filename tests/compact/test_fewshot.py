@@ -11,6 +11,9 @@ from mmgen.prompting.benchmarks.compact import make
 from mmgen.prompting.fewshot.selection import choose_examples, leak_rates, overlaps
 from mmgen.prompting.fewshot.templates import Shown, few_shot_turns, read_narration
 from mmgen.prompting.requests import Picture, Text
+from mmgen.prompting.run import run
+from mmgen.report.aggregate import group_runs, load
+from mmgen.report.kinds import reporter_of
 from mmgen.settings.prompting import prompting_config
 from mmgen.settings.prompting_args import apply_arguments
 from mmgen.settings.resolve_prompting import resolve
@@ -173,3 +176,28 @@ def test_refusals(tmp_path):
     with pytest.raises(UserError, match=r"there is no key frame of clip V1_0"):
         scores(tmp_path, f"images=keyframes,frames={tmp_path}", "fake:perfect")
     assert len(TEST) == len(scores(tmp_path, "limit=99", "fake:perfect")[0])
+
+
+def test_runs_stand_in_a_report_beside_tables_9_to_14(tmp_path):
+    make_dataset(tmp_path)
+    for shots, selection in ((1, "overlap"), (1, "random")):
+        config = prompting_config()
+        config.benchmark = "compact"
+        config.data_dir = str(tmp_path)
+        config.logging.progress = False
+        argument = f"dataset=compact_mcd,model=fake:perfect,shots={shots},selection={selection}"
+        run(apply_arguments(config, argument), str(tmp_path / "runs" / selection))
+    reporter = reporter_of("prompting")
+    groups = group_runs(load([tmp_path / "runs"])[0], reporter.cell_of)
+    found = {table.title: table for table in reporter.tables(groups)}
+    assert list(found) == ["CompAct, few-shot", "CompAct, choice of examples"]
+    rows = found["CompAct, few-shot"].rows
+    assert [(row[0], row[4], row[5], row[6]) for row in rows[:2]] == [
+        ("fake-perfect", 1, "overlap", 100.0),
+        ("fake-perfect", 1, "random", 100.0),
+    ]
+    published = {(row[0], row[4]): row[6] for row in rows[2:]}
+    assert published["LLaMA2, published", 5] == 27.5
+    assert published["OpenFlamingo-9B, published", 5] == 11.15
+    by_choice = found["CompAct, choice of examples"].rows
+    assert by_choice[-1][4:7] == [5, "overlap", 23.5]

@@ -11,6 +11,7 @@ import time
 import pytest
 from plugged import Failing
 
+from mmgen.compare import compare
 from mmgen.core.workdir import Workdir
 from mmgen.errors import UserError
 from mmgen.prompting import generate
@@ -195,3 +196,18 @@ def test_describe_shows_the_first_prompt_without_asking(data_dir):
     assert "stage generate asks the model: 30 requests" in text
     assert "[text] In questo task" in text
     assert "Intruso: " in text
+
+
+def test_two_runs_are_compared_item_by_item(data_dir, tmp_path):
+    for name in ("perfect", "constant"):
+        run(config_of(data_dir, f"model=fake:{name}"), str(tmp_path / name))
+    scores, flips = compare(str(tmp_path / "perfect"), str(tmp_path / "constant"))
+    ((part, measure, items, first, second, difference, *_, away),) = scores.rows
+    assert (part, measure, items, first, away) == ("generate", "right", ITEMS, 1.0, "yes")
+    assert difference == pytest.approx(first - second)
+    assert flips.rows
+    assert {row[0] for row in flips.rows} == {"A right"}
+    assert all(row[2] == row[3] != row[4] == "1" for row in flips.rows)
+    run(config_of(data_dir, "model=fake:perfect,data_seed=1"), str(tmp_path / "other"))
+    with pytest.raises(UserError, match="different data"):
+        compare(str(tmp_path / "perfect"), str(tmp_path / "other"))

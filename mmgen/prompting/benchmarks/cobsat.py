@@ -137,7 +137,14 @@ def score_replies(
         for kind, one in audits.items():
             metrics[f"judge/{kind}/accuracy"] = one.accuracy.mean
             metrics[f"judge/{kind}/kappa"] = one.kappa.mean
-    return Scores(metrics=metrics, tables=shown, records=scoring.records(scored))
+    return Scores(
+        metrics=metrics,
+        tables=shown,
+        records=scoring.records(scored),
+        measures=tuple(scoring.MEASURES),
+        part="task",
+        cluster="cell",
+    )
 
 
 def subjects_of(asking: Asking, outputs: Mapping[str, Answer]) -> list[Subject]:

@@ -2,7 +2,7 @@
 
 import pathlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from jaxtyping import Int
 from ml_collections import ConfigDict
 
 from mmgen.compact.context import make_context
-from mmgen.compact.judging import Judge
+from mmgen.compact.judging import Judge, Judged
 from mmgen.compact.records import make_records
 from mmgen.compact.scores import score_records
 from mmgen.data.compact.dataset import CompactDataset, open_compact
@@ -170,23 +170,25 @@ def score_replies(questions: Questions, replies: Replies) -> Scores:
     unseen = questions.dataset.unseen(split)
     records = make_records(instances, unseen, "utterance", asked, list(texts.values()))
     metrics = dict(score_records(records, context, split))
-    metrics |= _errors(records, context, split)
+    judged = Judge(context)(records)
+    metrics |= _errors(records, judged, split)
     leaks = _leaks(questions, records)
     metrics |= leaks
     shown = [
-        record | {"key": instances[row]["key"], "answer": answers[instances[row]["key"]].text}
-        for row, record in zip(asked.tolist(), records, strict=True)
+        record
+        | {"key": instances[row]["key"], "answer": answers[instances[row]["key"]].text}
+        | {"em": int(em), "ca": int(ca)}
+        for row, record, em, ca in zip(asked.tolist(), records, judged.em, judged.ca, strict=True)
     ]
     tables = [
         quality_table(metrics, questions.config, len(records)),
         leak_table(leaks, questions.config),
     ]
-    return Scores(metrics, tables, shown)
+    return Scores(metrics, tables, shown, measures=("em", "ca"), cluster="video")
 
 
-def _errors(records: Sequence[Record], context: Mapping, split: str) -> dict[str, float]:
+def _errors(records: Sequence[Record], judged: Judged, split: str) -> dict[str, float]:
     """EM, CA and unusable answers with their standard errors, by video."""
-    judged = Judge(context)(records)
     empty = np.array([not record["prediction"] for record in records], float)
     values = {"em": judged.em.astype(float), "ca": judged.ca.astype(float), "unusable": empty}
     metrics: dict[str, float] = {}

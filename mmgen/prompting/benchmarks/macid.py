@@ -168,6 +168,9 @@ def score_replies(
             prediction_table(measured),
         ],
         records=[one for name, choices in readings.items() for one in records(name, choices)],
+        measures=("right",),
+        part="reading",
+        cluster="group",
     )
 
 
