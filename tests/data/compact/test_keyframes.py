@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from mmgen.data.builders.compact import read_raw
 from mmgen.data.compact.keyframes import (
     Span,
     clip_span,
@@ -38,9 +37,8 @@ def test_the_middle_frame_that_there_is():
     assert nearest(Span(3, 11), {2, 12}.__contains__) is None
 
 
-def test_real_detections_of_a_real_clip(real_data):
-    annotations, _ = read_raw(real_data / "epic100", strict=True)
-    clip = next(one for one in annotations.clips if one.narration_id == "P01_01_0")
+def test_real_detections_of_a_real_clip(real, real_data):
+    clip = next(one for one in real[0].clips if one.narration_id == "P01_01_0")
     span = clip_span(clip, 30.0)
     # The frames that the sample says narration 0 has.
     assert span == Span(4, 101)
