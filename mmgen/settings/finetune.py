@@ -52,8 +52,9 @@ def finetune_config() -> ConfigDict:
     finetune.theme = ""
     # Tasks by name or number; "all", "object", "attribute", or a theme.
     finetune.tasks = ("all",)
-    # "default" (images), "instruct", or "caption" (captions instead of images, for text models).
-    finetune.prompt = "default"
+    # "default" (images), "instruct" (images), or "caption" (captions instead, for text models);
+    # none is "caption" for the models of packages, which read no images, and "default" for others.
+    finetune.prompt = placeholder(str)
     # Whose instruction, and from which table: see mmgen.prompting.cobsat.instructions.
     finetune.instructions = "llava"
     finetune.table = "paper"

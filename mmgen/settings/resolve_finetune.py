@@ -40,6 +40,9 @@ def resolve(config: ConfigDict) -> ConfigDict:
       UserError: a value that is not one of those there are, or out of range.
     """
     config = config.copy_and_resolve_references().unlock()
+    if config.finetune.prompt is None:
+        is_package = config.model.spec.startswith("jax-package:")
+        config.finetune.prompt = "caption" if is_package else "default"
     for path, choices in CHOICES.items():
         check_choice(f"config.{path}", get(config, path), choices)
     for path in COUNTS:

@@ -85,7 +85,8 @@ def make_encoder(pupil: Pupil, table: PictureTable) -> Encode:
       table: takes up the pictures that are read.
 
     Raises:
-      UserError: the model has no chat template, or no token that ends an answer.
+      UserError: the model has no chat template, no token that ends an answer, or (when an example
+        is read) no eyes for its pictures.
     """
     end = end_of_answer(pupil)
     if pupil.llava is None:
@@ -143,6 +144,11 @@ def as_backend(
 
 def _encode_text(model: LanguageModel, example: Example, end: int) -> Encoded:
     tokenizer, request = model.tokenizer, example.request
+    if request.pictures:
+        raise UserError(
+            f"{model.name} reads no images; give prompt=caption, or the folder of a LLaVA-1.5 as "
+            "model=jax:DIR."
+        )
     rendered = not request.raw
     text = request.text if request.raw else tokenizer.render(messages(request))
     prompt = tokenizer.encode(text, rendered=rendered)

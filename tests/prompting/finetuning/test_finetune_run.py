@@ -19,6 +19,7 @@ from mmgen.prompting.finetune import describe, rescore, run
 from mmgen.prompting.finetuning.examples import make_examples, open_data
 from mmgen.prompting.finetuning.packing import PackedFeeds
 from mmgen.prompting.finetuning.pupil import PictureTable, make_encoder, open_pupil
+from mmgen.settings.command_line import load_config
 from mmgen.settings.resolve_finetune import resolve
 
 from .tiny_pupils import tiny_config, write_llava, write_text_model, write_theme
@@ -175,6 +176,16 @@ def test_leave_one_out_learns_the_other_themes(folder):
         make_examples(open_data(config), resolve(config))
 
 
+def test_the_config_file_has_the_papers_settings():
+    config = resolve(load_config("configs/cobsat_lora.py:shots=4"))
+    assert (config.lora.rank, config.optimizer.weight_decay) == (64, 0.1)
+    assert (config.optimizer.warm_up, config.finetune.epochs) == (0.01, 5)
+    assert config.finetune.prompt == "caption"
+    images = resolve(load_config("configs/cobsat_lora.py:model=jax:/llava,tasks=color+style"))
+    assert images.finetune.prompt == "default"
+    assert images.finetune.tasks == ("color", "style")
+
+
 def test_describe_opens_no_model(folder, config):
     described = config.copy_and_resolve_references()
     described.model.spec = "jax:/nowhere"
@@ -187,6 +198,7 @@ def test_describe_opens_no_model(folder, config):
     ("path", "value", "message"),
     [
         ("finetune.prompt", "cot", r"finetune\.prompt"),
+        ("finetune.prompt", "default", "reads no images; give prompt=caption"),
         ("finetune.epochs", 0, r"finetune\.epochs"),
         ("optimizer.warm_up", 1.5, r"optimizer\.warm_up"),
         ("lora.targets", ("c_attn",), r"lora\.targets"),
