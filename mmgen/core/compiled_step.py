@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int, Key
 from mmgen.algorithms.base import Feed, Scalars
 from mmgen.core.mesh import replicated
 from mmgen.core.rng import stream_key
+from mmgen.core.seeds import for_each_seed
 from mmgen.core.state import TrainState
 from mmgen.memory.base import MemoryState
 
@@ -59,13 +60,16 @@ def compile_step(step: StepFn, shardings: PyTree, mesh: Mesh) -> CompiledStep:
 def keyed_step(
     step: StepFn,
 ) -> Callable[[TrainState, Feed, Int[Array, ""]], tuple[TrainState, Scalars]]:
-    """`(state, feed, seed) -> (state, scalars)`: `step` with its key and one scalar more."""
+    """`(state, feed, seed) -> (state, scalars)`: `step` with its key and one scalar more.
+
+    A vector of seeds makes it that of several runs, see `core.seeds`.
+    """
 
     def keyed(state: TrainState, feed: Feed, seed: Int[Array, ""]) -> tuple[TrainState, Scalars]:
         new_state, scalars = step(state, feed, stream_key(seed, "step", state.step))
         return new_state, {**scalars, **_memory_fill(new_state)}
 
-    return keyed
+    return for_each_seed(keyed)
 
 
 def stack_scalars(scalars: Scalars) -> Float[Array, " n"]:

@@ -169,7 +169,9 @@ def compile_chunk(
             return iterate
 
         def body(state: TrainState, _: None) -> tuple[TrainState, Array]:
-            rows = jax.tree.map(lambda column: column[state.step], data.schedule)
+            # Seeds that train side by side are all at the same step.
+            step = state.step.reshape(-1)[0]
+            rows = jax.tree.map(lambda column: column[step], data.schedule)
             if draw is not None:
                 rows = _with_drawn(rows, draw(state.memory, seed, state.step), data.row_bucket)
             if len(buckets) == 1:

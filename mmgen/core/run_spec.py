@@ -22,7 +22,8 @@ class RunSpec(NamedTuple):
 
     Attributes:
       num_steps: iterations in all.
-      seed: of initialisation, dropout and replay draws.
+      seed: of initialisation, dropout and replay draws; several train side by side, and then state
+        and feeds are as in `core.seeds`.
       init: `(key) -> TrainState`, traceable; the state is born on the mesh.
       step: `(state, feed, key) -> (state, scalars)`; scalars hold `loss`, float32 scalars.
       feeds: `feeds[step]` is the `Feed` of iteration `step`, a pure function; see `feeding.Feeds`.
@@ -48,7 +49,7 @@ class RunSpec(NamedTuple):
     """
 
     num_steps: int
-    seed: int
+    seed: int | tuple[int, ...]
     init: Callable[[Key[Array, ""]], TrainState]
     step: StepFn
     feeds: Feeds

@@ -180,14 +180,15 @@ def _in_batches(rows: np.ndarray, batch_size: int, count: int) -> Int[np.ndarray
 
 
 def _check_plan(plan: Plan, stream_shape: tuple[int, ...], drawn: int) -> None:
-    steps = stream_shape[0]
-    for name, array, shape in (
-        ("insert_slot", plan.insert_slot, stream_shape),
+    steps, batch_size = stream_shape
+    for name, array, (first, last) in (
+        # Of several seeds, see `core.seeds`, it has their axis in the middle.
+        ("insert_slot", plan.insert_slot, (steps, batch_size)),
         ("replay_ids", plan.replay_ids, (steps, drawn)),
         ("replay_slot", plan.replay_slot, (steps, drawn)),
     ):
-        if array.shape != shape:
-            raise ValueError(f"the plan's {name} has shape {array.shape}, expected {shape}")
+        if (len(array), array.shape[-1]) != (first, last):
+            raise ValueError(f"the plan's {name} has shape {array.shape}, expected {(first, last)}")
 
 
 def _local_columns(

@@ -6,6 +6,7 @@ access; the train step applies the plan's inserts to `state.memory`, which is au
 """
 
 import contextlib
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -32,11 +33,21 @@ class Plan(NamedTuple):
         side; `IGNORE_ID` beyond what the memory held.
       replay_slot: [steps, sum(draws)], the slots they come from; the capacity where none.
       insert_slot: [steps, b], the slot of each stream example; the capacity where it is dropped.
+        In a plan of several seeds [steps, seeds, b].
     """
 
     replay_ids: np.ndarray
     replay_slot: np.ndarray
     insert_slot: np.ndarray
+
+
+def join_plans(plans: Sequence[Plan]) -> Plan:
+    """The plan of several seeds side by side: what the first one replays, then the second, ..."""
+    return Plan(
+        replay_ids=np.concatenate([plan.replay_ids for plan in plans], axis=1),
+        replay_slot=np.concatenate([plan.replay_slot for plan in plans], axis=1),
+        insert_slot=np.stack([plan.insert_slot for plan in plans], axis=1),
+    )
 
 
 def insert_key(seed: int | Int[Array, ""]) -> Key[Array, ""]:
