@@ -7,19 +7,9 @@ from mmgen.benchmark.flops import count_flops
 from mmgen.compact.experiment import CompactExperiment, prepare
 from mmgen.core.rng import stream_key
 from mmgen.describe import parameter_lines
+from mmgen.report.compact_cells import MODELS, PAPER
+from mmgen.report.published import Row, find_row
 from mmgen.settings.command_line import flat_keys
-
-PUBLISHED = {
-    "compact_l": (4.8, 2.1),
-    "compact_ol": (12.0, 9.3),
-    "compact_vl": (12.5, 9.7),
-    "compact_al": (12.0, 9.3),
-    "compact_avl": (12.6, 9.9),
-    "compact_oal": (12.1, 9.4),
-    "compact_merlotr": (12.1, 9.4),
-    "compact_imagebind": (8.4, 5.7),
-}
-"""Table 6: millions of parameters for utterances, and for atoms."""
 
 
 def describe(config: ConfigDict) -> str:
@@ -55,10 +45,17 @@ def _data_lines(experiment: CompactExperiment) -> list[str]:
 def _model_lines(experiment: CompactExperiment) -> list[str]:
     state = jax.eval_shape(experiment.init, stream_key(0, "init"))
     lines = parameter_lines(state.params)
-    published = PUBLISHED.get(experiment.config.name)
-    if published:
-        millions = published[experiment.config.task != "utterance"]
-        lines.append(f"paper: {millions}M parameters ({experiment.config.name})")
+    row = published_size(experiment)
+    if row:
+        task = "utterance" if experiment.config.task == "utterance" else "atom"
+        lines.append(f"paper: {row[f'{task}_parameters']}M parameters ({row['model']}, Table 6)")
     feed = experiment.feeds()[0]
     flops = count_flops(experiment.algorithm.step, state, feed, stream_key(0, "step"))
     return [*lines, f"FLOPs of the first step: {flops:.3e}"]
+
+
+def published_size(experiment: CompactExperiment) -> Row | None:
+    """The row of Table 6 of a model with these inputs, None if the paper has none."""
+    model = experiment.config.model
+    name = MODELS.get((model.language, tuple(model.inputs)))
+    return find_row(PAPER, "table6", model=name) if name else None

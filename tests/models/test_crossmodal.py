@@ -12,6 +12,7 @@ from mmgen.data.compact.vocabulary import SEP
 from mmgen.errors import UserError
 from mmgen.models.crossmodal import clip_of_words, make_crossmodal
 from mmgen.models.fusion import FUSIONS
+from mmgen.report.published import find_row
 
 KEY = stream_key(0, "test")
 
@@ -31,22 +32,18 @@ CLASSIFIER = 128
 """Rows and labels of the compositional split that is rebuilt from the published csv."""
 
 TABLE_6 = {
-    "l": ({}, 4.8, 2.1),
-    "ol": ({"inputs": (("tags",),)}, 12.0, 9.3),
-    "vl": ({"inputs": (("vision", "objects"),)}, 12.5, 9.7),
-    "al": ({"inputs": (("audio",),)}, 12.0, 9.3),
-    "avl": ({"inputs": (("vision", "objects"), ("audio",))}, 12.6, 9.9),
-    "oal": ({"inputs": (("tags",), ("audio",))}, 12.1, 9.4),
-    "merlotr": ({"inputs": (("merlot_vision", "merlot_audio"),)}, 12.1, 9.4),
-    "imagebind": (
-        {
-            "inputs": (("imagebind_vision",), ("imagebind_audio",)),
-            "language": "imagebind_text",
-            "fused_layers": 0,
-        },
-        8.4,
-        5.7,
-    ),
+    "L": {},
+    "OL": {"inputs": (("tags",),)},
+    "VL": {"inputs": (("vision", "objects"),)},
+    "AL": {"inputs": (("audio",),)},
+    "AVL": {"inputs": (("vision", "objects"), ("audio",))},
+    "OAL": {"inputs": (("tags",), ("audio",))},
+    "MerlotR": {"inputs": (("merlot_vision", "merlot_audio"),)},
+    "ImageBind": {
+        "inputs": (("imagebind_vision",), ("imagebind_audio",)),
+        "language": "imagebind_text",
+        "fused_layers": 0,
+    },
 }
 
 
@@ -69,12 +66,13 @@ def real_batch():
 
 @pytest.mark.parametrize("name", TABLE_6)
 def test_published_sizes_have_about_the_published_number_of_parameters(name):
-    settings, utterance, atom = TABLE_6[name]
+    row = find_row("compact", "table6", model=name)
+    utterance, atom = row["utterance_parameters"], row["atom_parameters"]
     decoder, nouns = (
         parameter_count(
             shapes(
                 make_crossmodal(
-                    vocabulary_rows=WORDS, classes=classes, modalities=REAL, **settings
+                    vocabulary_rows=WORDS, classes=classes, modalities=REAL, **TABLE_6[name]
                 ),
                 real_batch(),
             )
