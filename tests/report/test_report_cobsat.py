@@ -145,6 +145,6 @@ def test_the_report_is_written_with_figures(runs, tmp_path):
 def test_other_prompted_runs_are_listed(tmp_path):
     write_run(tmp_path / "a")
     runs = load([tmp_path])[0]
-    other = Run(runs[0].path, runs[0].summary | {"benchmark": "macid"})
+    other = Run(runs[0].path, runs[0].summary | {"benchmark": "my.module:make"})
     text = write_report([other], [], str(tmp_path / "report"), figures=False)
     assert "shape_world" in text
