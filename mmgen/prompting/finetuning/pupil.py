@@ -122,7 +122,7 @@ def frozen_arrays(pupil: Pupil, table: PictureTable, mesh: Mesh) -> dict[str, An
     What the tower makes of each picture is computed here, once for all epochs.
     """
     language = pupil.language
-    if pupil.llava is None:
+    if pupil.llava is None or not table.pictures:
         return {"text": language.params}
     images = [decode_image(one.read(), one.path or "in memory") for one in table.pictures]
     features = see(pupil.llava, images).astype(language.dtype)
@@ -130,13 +130,11 @@ def frozen_arrays(pupil: Pupil, table: PictureTable, mesh: Mesh) -> dict[str, An
 
 
 def as_backend(
-    pupil: Pupil, adapters: lora.Adapters | None, settings: lora.LoraConfig, batch_size: int
+    pupil: Pupil, adapters: lora.Adapters, settings: lora.LoraConfig, batch_size: int
 ) -> Backend:
     """The model with its adapters merged, ready to be asked."""
-    language = pupil.language
-    if adapters is not None:
-        merged = jax.jit(lambda params, added: lora.merge(params, added, settings))
-        language = language._replace(params=merged(language.params, adapters))
+    merge = jax.jit(lambda params, added: lora.merge(params, added, settings))
+    language = pupil.language._replace(params=merge(pupil.language.params, adapters))
     if pupil.llava is None:
         return JaxLM(language, batch_size)
     return JaxLlava(pupil.llava._replace(language=language), batch_size)
@@ -167,7 +165,8 @@ def _encode_pictures(
     short = _joined(prompt, joint, lambda: tokenizer.encode(answer, rendered=True), end)
     numbers = [table.number(picture) for picture in request.pictures]
     tokens, sources = expand(short.tokens, model.config, numbers)
-    return Encoded(tokens, short.start + len(tokens) - len(short.tokens), sources)
+    start = short.start + len(tokens) - len(short.tokens)
+    return Encoded(tokens, start, sources if numbers else None)
 
 
 def _separated(prompt: str, answer: str) -> str:

@@ -147,9 +147,10 @@ def test_images_are_learned_through_the_frozen_tower(folder):
     load_adapters(folder / "images" / "adapter", pupil.language.config)
 
 
-@pytest.mark.parametrize("model", ["text", "llava"])
-def test_an_example_is_the_prompt_the_answer_and_its_end(folder, model):
-    prompt = "caption" if model == "text" else "default"
+@pytest.mark.parametrize(
+    ("model", "prompt"), [("text", "caption"), ("llava", "default"), ("llava", "caption")]
+)
+def test_an_example_is_the_prompt_the_answer_and_its_end(folder, model, prompt):
     config = resolve(tiny_config(folder, folder / model, prompt))
     example = make_examples(open_data(config), config).train[0]
     pupil = open_pupil(config.model.spec, make_mesh(data=1), "float32")
@@ -159,8 +160,9 @@ def test_an_example_is_the_prompt_the_answer_and_its_end(folder, model):
     learned = encoded.tokens[encoded.start :]
     assert tokenizer.decode(learned).strip() == example.answer
     assert learned[-1] in pupil.language.config.eos
-    if model == "llava":
-        assert len(table.pictures) == 1
+    assert len(table.pictures) == (prompt == "default")
+    assert (encoded.sources is None) == (prompt == "caption")
+    if prompt == "default":
         sources = np.array(encoded.sources)
         assert sources[sources >= 0].tolist() == list(range(9))
         assert (sources[encoded.start :] < 0).all()
