@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float
 
-from mmgen.data.worlds.kitchen_grammar import MODALITIES, MODALITY_SETS, Grammar, KitchenLaws
+from mmgen.data.worlds.kitchen_grammar import MODALITY_SETS, Grammar, KitchenLaws
 from mmgen.data.worlds.kitchen_oracle import Posterior, Windows, posterior, text_law
 from mmgen.data.worlds.kitchen_sampling import INPUTS
 
@@ -145,6 +145,3 @@ def _outcomes_of(laws: KitchenLaws, grammar: Grammar) -> dict[str, list[np.ndarr
 
 def _rest(accuracy: float, choices: int) -> float:
     return (1 - accuracy) / (choices - 1)
-
-
-assert set(MODALITIES) == {name for names in MODALITY_SETS.values() for name in names}

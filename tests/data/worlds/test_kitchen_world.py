@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import itertools
+import shutil
 
 import numpy as np
 import pytest
@@ -280,6 +281,14 @@ def test_what_is_known_stands_beside_the_instances(built):
     np.testing.assert_allclose(values, windows.vision)
     assert here.all()
     assert (store.rows([one["narration_ids"][3] for one in instances]) >= 0).all()
+
+
+def test_a_changed_optimum_is_found(built, tmp_path):
+    shutil.copytree(built.root, tmp_path / "copy")
+    path = tmp_path / "copy" / "known" / "test.npy"
+    np.save(path, np.load(path) + 1)
+    with pytest.raises(UserError, match=r"test\.npy is not the file that was built"):
+        verify_compact(open_compact(tmp_path / "copy"))
 
 
 def test_new_compounds_tell_the_composer_from_the_memoriser(built):
