@@ -9,7 +9,17 @@ import pytest
 import mmgen
 
 PACKAGE = pathlib.Path(mmgen.__file__).parent
-OPTIONAL = ("gguf", "h5py", "jinja2", "lemminflect", "matplotlib", "spacy", "tensorflow", "torch")
+OPTIONAL = (
+    "gguf",
+    "h5py",
+    "jinja2",
+    "lemminflect",
+    "matplotlib",
+    "sklearn",
+    "spacy",
+    "tensorflow",
+    "torch",
+)
 """Never in the base install: imported where they are used, if at all."""
 SERVICES = ("array_record", "clu", "grain", "ml_collections", "tensorboard", "tensorflow_datasets")
 """Data and logging libraries, which the benchmark and a device-resident run do without."""

@@ -20,7 +20,7 @@ Keys are `SPLIT/METRIC`; a metric that is undefined is absent, never zero. Score
   seen/, unseen/          the same of targets whose compound is, or is not, one of train
   failure/...             Table 15, see `mmgen.compact.failures`
   baseline/NAME/...       predictions without a model, see `mmgen.compact.baselines`
-  optimum/..., memoriser/...    what else the records of a built-in world hold, mean over items
+  optimum_..., memoriser_...    what else the records of a built-in world hold, mean over items
 """
 
 import math

@@ -100,8 +100,7 @@ def _cells(place: Place, split: str, score: Score, row: Row, group: Group | None
     found = group.summary_of(f"{split}/{score.metric}") if group else None
     cells += [None] * 3 if found is None else [percent(finite(v)) for v in found[:3]]
     if place.world and score.optimum:
-        model = group.method.model if group else ""
-        cells.append(percent(mean(group, f"{split}/optimum/{model}/{score.optimum}")))
+        cells.append(percent(mean(group, f"{split}/optimum_{score.optimum}")))
     return cells
 
 
@@ -212,10 +211,7 @@ def seen_table(place: Place, groups: Sequence[Group], split: str) -> Table:
                     for score in scores
                     for part in parts
                 ),
-                *(
-                    percent(mean(group, f"{split}/unseen/{who}/{group.method.model}/{optimum}"))
-                    for who, _ in known
-                ),
+                *(percent(mean(group, f"{split}/unseen/{who}_{optimum}")) for who, _ in known),
             ]
         )
     note = "A compound is seen if a target of train has it."

@@ -29,7 +29,7 @@ def runs(tmp_path_factory):
         make_run(root, "VL", seed, right=2 + seed % 2, curves=seed == 0)
         make_run(root, "L", seed, right=2, split="resplit")
         make_run(root, "L", seed, task="verb", right=1)
-    known = [f"{who}/L/{key}" for who in ("optimum", "memoriser") for key in ("joint", "exact")]
+    known = [f"{who}_{key}" for who in ("optimum", "memoriser") for key in ("joint", "exact")]
     make_run(root, "L", extra=known, world=True)
     return root / "runs"
 
