@@ -34,6 +34,7 @@ from mmgen.data.schema import IGNORE_ID
 from mmgen.data.streams import TIME_BINS, task_time_information
 from mmgen.data.tables import build_tables, gather_batch
 from mmgen.errors import UserError
+from mmgen.evaluation.own_metrics import own_metrics
 from mmgen.evaluation.schedule import evaluation_steps
 from mmgen.memory.balanced import make_balanced_forget, make_balanced_sqrt, masked_words
 from mmgen.memory.base import Memory, MemoryState
@@ -44,6 +45,7 @@ from mmgen.memory.stop_words import function_word_ids
 from mmgen.memory.task_balanced import make_task_balanced
 from mmgen.models.lxmert import make_lxmert
 from mmgen.models.vlbert import make_vlbert
+from mmgen.settings.plug_ins import is_plug_in, plug_in
 from mmgen.settings.resolve import check, resolve
 from mmgen.settings.suggest import check_choice
 from mmgen.tasks.base import Task
@@ -184,6 +186,7 @@ def prepare(config: ConfigDict) -> Experiment:
     check(config)
     _model_factory(config)
     _algorithm_factory(config)
+    own_metrics(config.metrics)
     dataset = locate(config)
     return build(resolve(config, dataset.info), dataset)
 
@@ -236,7 +239,7 @@ def make_task(config: ConfigDict, dataset: Dataset) -> tuple[Task, Callable | No
 
 def _model_factory(config: ConfigDict) -> Callable[..., Any]:
     name = config.model.factory
-    return MODELS.get(name) or _plug_in("config.model.factory", name, MODELS)
+    return MODELS.get(name) or _named("config.model.factory", name, MODELS)
 
 
 def _memory(config: ConfigDict, dataset: Dataset) -> tuple[Memory | None, Any]:
@@ -297,15 +300,11 @@ def _algorithm_factory(config: ConfigDict) -> Callable[..., Any]:
         )
     if name in ALGORITHMS:
         return getattr(importlib.import_module(f"mmgen.algorithms.{name}"), f"make_{name}")
-    return _plug_in("config.algorithm.name", name, ALGORITHMS)
+    return _named("config.algorithm.name", name, ALGORITHMS)
 
 
-def _plug_in(key: str, name: str, known: Iterable[str]) -> Callable[..., Any]:
-    """Imports `package.module:function`, so that a part can be added without editing mmgen."""
-    module, colon, function = name.partition(":")
-    if not colon:
+def _named(key: str, name: str, known: Iterable[str]) -> Callable[..., Any]:
+    """A part that is none of those `known`: one of the user's own, by import path."""
+    if not is_plug_in(name):
         check_choice(key, name, [*known, "package.module:function"])
-    try:
-        return getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"{key}={name!r} cannot be imported: {error}.") from None
+    return plug_in(key, name)

@@ -167,6 +167,7 @@ def run_context(experiment: Experiment) -> Context:
         min_task_items=config.evaluation.min_task_items,
         splits=evaluated_splits(experiment),
         reference_rows=shifting_stream(config, dataset),
+        metrics=config.metrics,
     )
 
 

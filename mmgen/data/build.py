@@ -1,6 +1,7 @@
 """Build a prepared data set.
 
-python -m mmgen.data.build NAME --raw DIR --out DIR   build; --KEY=VALUE is a setting of NAME
+python -m mmgen.data.build NAME --raw DIR --out DIR   build; --KEY=VALUE is a setting of NAME,
+                                                      which may be package.module:function
 python -m mmgen.data.build --list                     what can be built
 python -m mmgen.data.build --check DIR                verify a built data set
 """

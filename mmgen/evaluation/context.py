@@ -42,6 +42,7 @@ def make_context(
     min_task_items: int,
     splits: Sequence[str],
     reference_rows: Int[np.ndarray, " n"] | None = None,
+    metrics: str = "",
 ) -> Context:
     """The context of a run, as JSON-able values.
 
@@ -56,6 +57,7 @@ def make_context(
         which the intermediate evaluations and forgetting belong.
       reference_rows: the stream that says when a task ends, if not the one that was read: an iid
         run is compared with the shifting stream of the same data, which it does not follow.
+      metrics: import paths of metrics of the user's own, separated by commas.
     """
     train = dataset.split("train")
     read = stream_rows[stream_rows >= 0]
@@ -72,6 +74,7 @@ def make_context(
         "steps": [int(step) for step in steps],
         "schedule": schedule,
         "min_task_items": min_task_items,
+        "metrics": metrics,
         "main_split": splits[0],
         "determiners": _ids(dataset, ppl.DETERMINERS),
         "exposure": {

@@ -14,6 +14,7 @@ Keys are `SPLIT/METRIC` or `GROUP/KIND/METRIC`; a metric that is undefined is ab
     sacrebleu1, sacrebleu2  sacrebleu's sentence BLEU, final evaluations only
     optimum, optimum_text_only, gap   built-in worlds: exact optima, and log_ppl - optimum
     unigram/..., span_unigram/...     fitted on the training stream: log_ppl, bleu1, bleu2
+    whatever the functions of config.metrics give
   seen/KIND/, novel/KIND/   KIND is adjective or verb; seen pairs come from the test split
     log_ppl_pair            loss at the two atom tokens, per pair, then over pairs (the paper's)
     log_ppl_pair_low, _high 95 % bootstrap interval over pairs
@@ -36,6 +37,7 @@ from jaxtyping import Bool
 
 from mmgen.errors import UserError
 from mmgen.evaluation.context import Context, exposure_of, main_split
+from mmgen.evaluation.own_metrics import own_metrics
 from mmgen.evaluation.predictions import (
     PredictionTable,
     as_table,
@@ -88,6 +90,8 @@ def score_split(
             scores[column] = float(np.mean(table.floats[column]))
     if "optimum" in scores:
         scores["gap"] = log_ppl - scores["optimum"]
+    for measure in own_metrics(context.get("metrics", "")):
+        scores |= measure(table, context)
     baselines = context["baselines"] if final else {}
     named = {f"{name}/{key}": value for key, value in scores.items()}
     named |= {key: value for key, value in baselines.items() if key.startswith(f"{name}/")}

@@ -12,6 +12,7 @@ from ml_collections import ConfigDict, config_dict
 OPERATIONAL = (
     "name",
     "num_seeds",
+    "metrics",
     "bertscore",
     "data_dir",
     "mesh",
@@ -180,6 +181,8 @@ def default_config() -> ConfigDict:
     evaluation.min_task_items = 20
 
     # Operational from here on.
+    # Metrics of your own besides: import paths separated by commas, see examples/own_metric.py.
+    config.metrics = ""
     mesh = config.mesh = ConfigDict()
     # Sizes of the device mesh; data = 0 takes every device that is left.
     mesh.data = 0

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from mmgen.data.builders.request import BuildRequest
 from mmgen.errors import UserError
+from mmgen.settings.plug_ins import is_plug_in, plug_in
 
 
 class Builder(NamedTuple):
@@ -93,9 +94,15 @@ BUILDERS: dict[str, Builder] = {
 
 
 def find_builder(name: str) -> Builder:
-    """The builder called `name`; UserError with the nearest name if there is none."""
+    """The builder called `name`; UserError with the nearest name if there is none.
+
+    One of the user's own is named by its import path, `package.module:function`.
+    """
     if name in BUILDERS:
         return BUILDERS[name]
+    if is_plug_in(name):
+        plug_in("NAME", name)
+        return Builder(name, "", "")
     import difflib
 
     near = difflib.get_close_matches(name, BUILDERS, n=1)
