@@ -96,6 +96,13 @@ def test_fakes_and_chance_by_prompt_type(shape_world, name, keys, expected):
         assert metrics["misled"] == 1
 
 
+def test_a_judge_that_must_choose_credits_noise_by_chance(shape_world):
+    config = make_config(shape_world, limit=500, task=("Color-I",), judge="fake:random")
+    metrics = run(config, fake("noise")).metrics
+    for key, share in (("object", 0.1), ("attribute", 0.1), ("joint", 0.01)):
+        assert metrics[key] == pytest.approx(share, abs=4.5 * np.sqrt(share * (1 - share) / 500))
+
+
 def test_majority_of_noisy_readings():
     """By enumeration .70, .70, .915, .969 and .989: a demonstration is misread with p = .3."""
     found = {}
