@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from mmgen.prompting.parts import merged
 from mmgen.prompting.requests import Part, Picture, Text, Turn
+from mmgen.prompting.thoughts import without_thinking
 
 INSTRUCTIONS = {
     "llama2": "Predict the next narration given 3 sequential previous narrations from a cooking "
@@ -91,7 +92,7 @@ def read_narration(text: str) -> str:
 
     Lower case, without quotes and full stops; "" if there is none.
     """
-    lines = [line.strip() for line in text.split("\n")]
+    lines = [line.strip() for line in without_thinking(text).split("\n")]
     first = next((line for line in lines if line), "")
     first = first.removeprefix(ARROW)
     for end in (ARROW, " . ", "Narration ", "Image "):

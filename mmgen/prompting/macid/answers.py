@@ -12,6 +12,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from mmgen.prompting.thoughts import without_thinking
+
 _NAMED = re.compile(
     r"\b(?:intrus[oa]|frase|numero|risposta|intruder|sentence|number|answer)\W{0,4}"
     r"(?:(?:è|is|la|il|the|quella|frase|numero|sentence|number)\W{1,4}){0,3}([1-4])\b"
@@ -24,11 +26,6 @@ _ORDINALS = {
 _YES = {"sì": True, "yes": True, "no": False}
 _YES_FIRST = _YES | {"si": True}
 """ "si" is also a pronoun ("si muovono"), so it counts as a first word only."""
-
-
-def without_thinking(text: str) -> str:
-    """The text without what a reasoning model thinks aloud; thoughts without end leave nothing."""
-    return re.sub(r"<think>.*?(?:</think>|\Z)", "", text, flags=re.DOTALL)
 
 
 def read_number(text: str, sentences: Sequence[str], mode: str) -> int | None:
