@@ -68,5 +68,6 @@ def stage_table(summary: dict[str, Any]) -> Table:
             stage.get("first_error"),
         ]
         for name, stage in summary["stages"].items()
+        if stage["requests"]
     ]
     return Table("requests", columns, rows)
