@@ -3,7 +3,7 @@
     python -m mmgen.compare A B [--split test]
 
 A and B are workdirs of runs that were evaluated on the same data. Differences are A minus B over
-the items that both evaluated last; intervals resample whole images.
+the items that both evaluated last; intervals resample whole images, or videos.
 """
 
 import argparse
@@ -69,6 +69,10 @@ def compare(first: str, second: str, split: str = "test") -> list[Table]:
         from mmgen.prompting.compare import compare_records
 
         return compare_records(first, second, context)
+    if context.get("kind") == "compact":
+        from mmgen.compact import compare as compact
+
+        return compact.compare_records(first, second, split)
     pair = load_pair(first, second, split)
     return [
         score_table(pair, split, context),

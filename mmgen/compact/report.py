@@ -15,6 +15,14 @@ SCORES = (
 )
 
 
+SHARES = {
+    "gold_ca": "CA of the targets themselves as predictions",
+    "unparsable": "Predictions without a verb or a noun, which CA counts wrong",
+    "unseen_label": "Targets that are no label of train, hence wrong",
+}
+"""What CA rests on: told below the table."""
+
+
 def run_report(workdir: epath.PathLike) -> str:
     """The report of a finished run as Markdown, from the files of its workdir alone.
 
@@ -73,4 +81,6 @@ def quality_table(metrics: dict[str, float], split: str, task: str) -> Table:
     if any(value is not None for value in possible):
         rows.append(["the best possible", *(None if v is None else 100 * v for v in possible)])
     columns = (Column(""), *(Column(title, decimals=2) for _, title in shown))
-    return Table(f"{split}, per cent", columns, rows)
+    known = [(words, metrics.get(f"{split}/{key}")) for key, words in SHARES.items()]
+    notes = [f"{words}: {100 * value:.2f} %." for words, value in known if value is not None]
+    return Table(f"{split}, per cent", columns, rows, tuple(notes))

@@ -43,7 +43,8 @@ def example_table(place: Place, groups: Sequence[Group]) -> Table:
     for row in _chosen([records[row] for row in sorted(shared)], marked):
         record = records[row]
         predictions = [
-            f"{marks[row][0]['prediction']} ({marks[row][1]})" for marks in marked.values()
+            f"{marks[row][0]['prediction'] or 'nothing'} ({marks[row][1]})"
+            for marks in marked.values()
         ]
         rows.append([" . ".join(record["inputs"]), record["target"], *predictions])
     columns = (Column("inputs"), Column("target"), *(Column(label) for label in marked))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from mmgen.report.aggregate import Group, finite, hardware, mean_hours
 from mmgen.report.compact_cells import PAPER, Place
 from mmgen.report.published import Row, find_row, published
-from mmgen.report.tables import Cell, Column, Table
+from mmgen.report.tables import Cell, Column, Table, without_published
 
 MEAN_OF_SEEDS = "Mean over seeds; sd is of one run, SE of the mean."
 
@@ -245,8 +245,9 @@ def cost_table(place: Place, groups: Sequence[Group]) -> Table:
                 hardware(group.runs),
             ]
         )
-    note = f"Published: {published(PAPER)['units']['minutes']}; ours includes the evaluations."
-    return Table(f"Table 6, {place_name(place)}", columns, rows, (note,))
+    note = f"Published: {published(PAPER)['units']['minutes']}; our time includes the evaluations."
+    table = Table(f"Table 6, {place_name(place)}", columns, rows, (note,))
+    return without_published(table) if place.world else table
 
 
 def failure_table(place: Place, groups: Sequence[Group], split: str) -> Table:
@@ -281,7 +282,8 @@ def failure_table(place: Place, groups: Sequence[Group], split: str) -> Table:
         "Items with the right verb and a wrong noun whose (verb, predicted noun) is a target of "
         f"train, or of {split}. The paper does not say of what its ratios are."
     )
-    return Table(f"Table 15, {place_name(place)}", columns, rows, (note,))
+    table = Table(f"Table 15, {place_name(place)}", columns, rows, (note,))
+    return without_published(table) if place.world else table
 
 
 def mean(group: Group | None, metric: str) -> float | None:

@@ -116,6 +116,13 @@ def latex(table: Table) -> str:
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
 
 
+def without_published(table: Table) -> Table:
+    """The table of a data set for which nothing was published."""
+    keep = [i for i, column in enumerate(table.columns) if "published" not in column.name]
+    columns = tuple(table.columns[i] for i in keep)
+    return table._replace(columns=columns, rows=[[row[i] for i in keep] for row in table.rows])
+
+
 def file_name(title: str) -> str:
     """A title as the name of a file."""
     return re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")

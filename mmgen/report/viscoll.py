@@ -11,7 +11,7 @@ from mmgen.report.figures import write_figures
 from mmgen.report.kinds import Reporter
 from mmgen.report.published import FAMILIES, family_of, find_row, published
 from mmgen.report.sources import data_table, pair_table
-from mmgen.report.tables import Cell, Column, Table, file_name
+from mmgen.report.tables import Cell, Column, Table, file_name, without_published
 from mmgen.report.viscoll_cells import Method, method_of
 
 PAPER = "viscoll"
@@ -102,7 +102,7 @@ def quality_table(place: Place, groups: Sequence[Group]) -> Table:
     bounds = _bounds(groups)
     notes = _notes(place, absent, groups)
     table = Table(f"Table 2, {_title(place)}", columns, [*rows, *bounds], notes, len(bounds))
-    return table if family_of(place[0]) else _without_published(table)
+    return table if family_of(place[0]) else without_published(table)
 
 
 def _bounds(groups: Sequence[Group]) -> list[list[Cell]]:
@@ -121,13 +121,6 @@ def _bounds(groups: Sequence[Group]) -> list[list[Cell]]:
         blank = [None] * 4
         rows.append([name, *blank, value, None, None, None, bleus[0], None, bleus[1], None])
     return rows
-
-
-def _without_published(table: Table) -> Table:
-    """The table of a data set for which nothing was published."""
-    keep = [i for i, column in enumerate(table.columns) if "published" not in column.name]
-    columns = tuple(table.columns[i] for i in keep)
-    return table._replace(columns=columns, rows=[[row[i] for i in keep] for row in table.rows])
 
 
 def forgetting_table(place: Place, groups: Sequence[Group]) -> Table:
