@@ -19,7 +19,7 @@ def write_seeds(
     Args:
       folder: where to.
       summaries: summary.json of runs that differ in their seed alone.
-      shown: last parts of the names of the metrics that the table has.
+      shown: metrics in the table, by their names behind the split or group.
     """
     metrics = {
         name: _over_seeds([one["metrics"][name] for one in summaries])
@@ -31,7 +31,7 @@ def write_seeds(
     rows: list[list[Cell]] = [
         [name, *(found[key] for key in ("mean", "sd", "se"))]
         for name, found in metrics.items()
-        if name.rsplit("/", 1)[-1] in shown
+        if name.split("/", 1)[1] in shown
     ]
     columns = (Column("metric"), *(Column(key, decimals=4) for key in ("mean", "sd", "se")))
     first = summaries[0]
