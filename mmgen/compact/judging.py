@@ -91,7 +91,9 @@ class Judge:
         return self._judge(records, [record["target"] for record in records])
 
     def _judge(self, records: Sequence[Record], predictions: Iterable[str]) -> Judged:
-        texts = [(text, record["target"]) for text, record in zip(predictions, records)]  # noqa: B905
+        texts = [
+            (text, record["target"]) for text, record in zip(predictions, records, strict=True)
+        ]
         apart = tuple((plain(ours), plain(true)) for ours, true in texts)
         found = tuple(self._find(ours) for ours, _ in texts)
         return Judged(

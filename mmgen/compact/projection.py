@@ -129,6 +129,27 @@ def main(arguments: Sequence[str]) -> None:
     Raises:
       UserError: see `sample_clips` and `project`; or nothing is highlighted.
     """
+    options = _parse(arguments)
+    dataset = open_compact(options.dataset)
+    counts = {"compounds": options.compounds, "clips": options.clips, "seed": options.seed}
+    sample = sample_clips(dataset, options.modality, **counts)
+    drawn = {name for compound in sample.compounds for name in compound}
+    for name in (options.verb, options.noun):
+        if name and name not in drawn:
+            raise UserError(
+                f"none of the {options.compounds} compounds drawn has {name!r}: draw more with "
+                "--compounds, or highlight another."
+            )
+    points = project(sample.features, options.seed)
+    title, stem = f"{dataset.info['name']}, {options.modality}", f"{options.modality}_tsne"
+    figure = draw(sample, points, options.verb, options.noun, title)
+    written = save_figure(figure, options.out, stem)
+    Workdir(options.out).write_text(f"{stem}.csv", tables.as_csv(_table(sample, points)))
+    compounds = len(set(sample.compounds))
+    print(f"{len(points)} clips of {compounds} compounds: {', '.join(written)}, {stem}.csv")
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "python -m mmgen.compact.projection",
         description=__doc__,
@@ -142,29 +163,10 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--clips", type=int, default=25)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", required=True)
-    options = parser.parse_args(arguments)
-    dataset = open_compact(options.dataset)
-    sample = sample_clips(
-        dataset,
-        options.modality,
-        compounds=options.compounds,
-        clips=options.clips,
-        seed=options.seed,
-    )
-    highlighted = {verb for verb, _ in sample.compounds} | {noun for _, noun in sample.compounds}
-    for name in (options.verb, options.noun):
-        if name and name not in highlighted:
-            raise UserError(
-                f"none of the {options.compounds} compounds drawn has {name!r}: draw more with "
-                "--compounds, or highlight another."
-            )
-    points = project(sample.features, options.seed)
-    title = f"{dataset.info['name']}, {options.modality}"
-    written = save_figure(
-        draw(sample, points, options.verb, options.noun, title),
-        options.out,
-        f"{options.modality}_tsne",
-    )
+    return parser.parse_args(arguments)
+
+
+def _table(sample: Sample, points: Float[np.ndarray, "n 2"]) -> tables.Table:
     columns = tuple(tables.Column(name) for name in ("clip", "verb", "noun", "x", "y"))
     rows = [
         [clip, *compound, *point]
@@ -172,10 +174,7 @@ def main(arguments: Sequence[str]) -> None:
             sample.clips, sample.compounds, points.tolist(), strict=True
         )
     ]
-    Workdir(options.out).write_text(
-        f"{options.modality}_tsne.csv", tables.as_csv(tables.Table(title, columns, rows))
-    )
-    print(f"{len(rows)} clips of {len(set(sample.compounds))} compounds: {', '.join(written)}")
+    return tables.Table("", columns, rows)
 
 
 if __name__ == "__main__":

@@ -108,7 +108,8 @@ def _mean(name: str, values: np.ndarray, judged: Judged, interval: bool) -> Scor
 
 
 def _bleu(form: str, texts: Pairs, judged: Judged, interval: bool) -> Scores:
-    counts = corpus_bleu.unigram_counts(*zip(*((a.split(), b.split()) for a, b in texts)))  # noqa: B905
+    words = [(ours.split(), true.split()) for ours, true in texts]
+    counts = corpus_bleu.unigram_counts(*zip(*words, strict=True))
     name = f"bleu1_{form}"
     if not interval:
         return {name: corpus_bleu.bleu1(counts.sum(axis=0))}

@@ -56,7 +56,7 @@ def scores_of(task: str) -> tuple[Score, ...]:
 
 def quality_table(place: Place, groups: Sequence[Group], split: str) -> Table:
     """Tables 1-5, 7 and 8: every model, then what needs no training."""
-    scores = [*scores_of(place.task), *_bertscores(groups, split)]
+    scores = [*scores_of(place.task), *_bertscores(place, groups, split)]
     columns = [Column("model")]
     for score in scores:
         columns += _columns(place, split, score)
@@ -82,7 +82,8 @@ def quality_table(place: Place, groups: Sequence[Group], split: str) -> Table:
 def _columns(place: Place, split: str, score: Score) -> list[Column]:
     columns = []
     if score.key and not place.world and place.table(split):
-        columns.append(Column(f"{score.head} published", 2))
+        head = "BERTScore" if score.key == BERTSCORE else score.head
+        columns.append(Column(f"{head} published", 2))
     columns += [
         Column(score.head, 2, "high"),
         Column(f"{score.head} sd", 2),
@@ -104,8 +105,8 @@ def _cells(place: Place, split: str, score: Score, row: Row, group: Group | None
     return cells
 
 
-def _bertscores(groups: Sequence[Group], split: str) -> list[Score]:
-    """BERTScore by encoder; the published column stands before the first."""
+def _bertscores(place: Place, groups: Sequence[Group], split: str) -> list[Score]:
+    """BERTScore by encoder; the published column stands before the first, or alone."""
     prefix = f"{split}/{BERTSCORE}_"
     names = sorted(
         {
@@ -116,6 +117,8 @@ def _bertscores(groups: Sequence[Group], split: str) -> list[Score]:
             if name.startswith(prefix)
         }
     )
+    if not names and place.table(split) and not place.world:
+        return [Score(BERTSCORE, "BERTScore", BERTSCORE)]
     heads = [f"BERTScore {name.removeprefix(BERTSCORE + '_')}" for name in names]
     return [
         Score(name, head, BERTSCORE if place == 0 else "")

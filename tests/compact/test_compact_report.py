@@ -56,6 +56,7 @@ def test_ours_stand_beside_the_published_values(tables):
     assert (rows["VL"]["seeds"], rows["AL"]["seeds"]) == (3, None)
     assert (rows["AL"]["BLEU"], rows["AL"]["BLEU published"]) == (None, 30.82)
     assert rows["LLaMA2"]["CA published"] == 7.41
+    assert (rows["L"]["BERTScore published"], rows["L"]["BERTScore"]) == (79.06, None)
     assert any("No run of: AL, AVL" in note for note in table["notes"])
     assert any("not public" in note for note in table["notes"])
     assert any("targets themselves, by the same parser: 100.00 %" in n for n in table["notes"])
