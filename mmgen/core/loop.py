@@ -287,7 +287,8 @@ class _Run:
                 "metrics": self.metrics,
                 "window": self.window._asdict(),
             }
-            metrics = self.metrics if self.evaluated == self.step else None
+            # Of equals the first one stays the best, as control has it.
+            metrics = self.metrics if self._is_best() else None
             try:
                 self.checkpoints.save(self.step, self.state, control, self.facts, metrics)
             except NotFiniteError as error:

@@ -240,6 +240,22 @@ def test_the_best_checkpoint_is_kept_beside_the_newest(tmp_path):
     checkpoints.close()
 
 
+def test_of_equals_the_first_is_the_best(tmp_path):
+    """And with a control, only what it takes for an improvement is saved for being the best."""
+    toy.toy_train(
+        tmp_path,
+        evaluate=lambda params, step, final: {"error": 1.0},
+        control=make_control("error"),
+        best=("error", "min"),
+        save_every=100,
+        keep=1,
+    )
+    assert steps_saved(tmp_path) == [7, 20]
+    checkpoints = Checkpointer(tmp_path / "checkpoints", best=("error", "min"))
+    assert checkpoints.best_step == 7
+    checkpoints.close()
+
+
 def test_a_best_metric_that_nobody_gives_is_named(tmp_path):
     with pytest.raises(UserError, match=r'by "bleu", which .* test/error'):
         toy.toy_train(tmp_path, best=("bleu", "max"))
