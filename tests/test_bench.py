@@ -14,10 +14,12 @@ from mmgen.benchmark import accelerator_check
 from mmgen.benchmark.accelerator_check import Check, Stage
 from mmgen.benchmark.accelerator_report import report
 from mmgen.benchmark.flops import count_flops
+from mmgen.benchmark.insertion import insertion_times
 from mmgen.benchmark.measure import matmul_peak
 from mmgen.benchmark.subjects import make_subject
 from mmgen.benchmark.workload import make_workload
 from mmgen.data.buckets import Bucket
+from mmgen.memory.divergence import DIVERGENCES
 from mmgen.models.flops import Shape, model_flops
 from mmgen.models.vlbert import make_vlbert
 from mmgen.settings.sizes import SIZES
@@ -83,6 +85,12 @@ def test_bench_prints_a_table_and_writes_json(tmp_path, capsys):
     assert case["host_ms"] > 0 and 0 < case["host_utilisation"] < 1
     assert case["host_first_step_seconds"] > case["host_ms"] / 1e3
     assert 0 <= case["data_wait_share"] < 1
+
+
+def test_insertion_is_timed_by_policy():
+    found = insertion_times(64, 8, 0.01, ["reservoir", "balanced_forget"], word_rows=60)
+    assert set(found) == {"reservoir", *(f"balanced_forget, {name}" for name in DIVERGENCES)}
+    assert all(0 < timing.least <= timing.median for timing in found.values())
 
 
 def test_bench_names_what_it_does_not_know(capsys):

@@ -9,7 +9,7 @@ and span lengths.
 
 import argparse
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import jax
@@ -27,6 +27,9 @@ from mmgen.memory.divergence import DIVERGENCES
 from mmgen.memory.plan import draw_slots, insert_key
 from mmgen.memory.reservoir import make_reservoir
 from mmgen.memory.task_balanced import make_task_balanced
+from mmgen.settings.suggest import check_choice
+
+POLICIES = ("reservoir", "task_balanced", "balanced_sqrt", "balanced_forget")
 
 
 def main() -> None:
@@ -39,34 +42,46 @@ def main() -> None:
     parser.add_argument("--capacity", type=int, default=10_000, help="slots of the memory")
     parser.add_argument("--batch_size", type=int, default=32, help="examples of a stream batch")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
+    parser.add_argument("--policies", default=",".join(POLICIES), help="names, by commas")
     arguments = parser.parse_args()
-    found = insertion_times(arguments.capacity, arguments.batch_size, arguments.seconds)
+    chosen = arguments.policies.split(",")
+    found = insertion_times(arguments.capacity, arguments.batch_size, arguments.seconds, chosen)
     rows = [
-        [name, 1e3 * timing.median, 1e3 * timing.low, 1e3 * timing.high, timing.iterations]
+        [name, *(1e3 * seconds for seconds in timing[:4]), timing.iterations]
         for name, timing in found.items()
     ]
     facts = device_facts()
     print(f"{facts['device']}, {facts['cpu_cores']} cores, jax {facts['jax']}: {arguments}")
-    print(table(["policy", "ms, median", "quartile", "quartile", "batches"], rows))
+    print(table(["policy", "median ms", "quartile", "quartile", "least", "batches"], rows))
 
 
 def insertion_times(
-    capacity: int, batch_size: int, seconds: float, word_rows: int = WORD_ROWS
+    capacity: int,
+    batch_size: int,
+    seconds: float,
+    policies: Collection[str] = POLICIES,
+    word_rows: int = WORD_ROWS,
 ) -> dict[str, Timing]:
-    """By policy, seconds to take in one batch.
+    """By policy, and for balanced ones by divergence, seconds to take in one batch.
 
     Args:
       seconds: of each measurement.
       word_rows: rows of the word table.
+
+    Raises:
+      UserError: an unknown policy.
     """
+    for name in policies:
+        check_choice("--policies", name, POLICIES)
     workload = make_workload(1, 2 * capacity, pieces=word_rows // 2, word_rows=word_rows)
     return {
         name: _time(memory, side, capacity, batch_size, seconds)
-        for name, (memory, side) in _policies(workload, capacity).items()
+        for name, (memory, side) in _memories(workload, capacity).items()
+        if name.split(",")[0] in policies
     }
 
 
-def _policies(workload: Workload, capacity: int) -> Mapping[str, tuple[Memory, Any]]:
+def _memories(workload: Workload, capacity: int) -> Mapping[str, tuple[Memory, Any]]:
     """Name -> the policy and what it must know of each row."""
     columns, rows = workload.split.columns, workload.vocabulary.rows
     parts = (columns["tokens"], columns["token_start"], columns["span"])

@@ -85,11 +85,12 @@ def matmul_peak(dtype: str, size: int = 0, precision: str = "default", repeats: 
 
 
 class Timing(NamedTuple):
-    """Seconds per iteration: median and quartiles over `groups` groups of iterations."""
+    """Seconds per iteration: median, quartiles and least over `groups` groups of iterations."""
 
     median: float
     low: float
     high: float
+    least: float
     groups: int
     iterations: int
 
@@ -123,8 +124,8 @@ def time_iterations(
             state, values = advance(state)
         values.block_until_ready()
         found.append((time.perf_counter() - start) / (group * iterations))
-    low, median, high = np.quantile(found, [0.25, 0.5, 0.75]).tolist()
-    return state, Timing(median, low, high, len(found), len(found) * group * iterations)
+    least, low, median, high = np.quantile(found, [0, 0.25, 0.5, 0.75]).tolist()
+    return state, Timing(median, low, high, least, len(found), len(found) * group * iterations)
 
 
 def program_bytes(compiled: Any) -> dict[str, int]:

@@ -4,17 +4,13 @@ DIR/s0, DIR/s1, ... are ordinary workdirs; DIR/seeds.json holds every metric's v
 standard deviation and standard error, DIR/seeds.md the main ones as a table.
 """
 
-import math
-from typing import Any
-
 import jax
 from ml_collections import ConfigDict
 
 from mmgen.compact.locate import locate_compact
 from mmgen.core.workdir import CONFIG, Workdir
 from mmgen.errors import UserError
-from mmgen.metrics.stats import summarise
-from mmgen.report.tables import Cell, Column, Table, markdown
+from mmgen.report.seeds import write_seeds
 from mmgen.settings.compact import resolve
 from mmgen.settings.identity import default_workdir
 
@@ -45,37 +41,9 @@ def run_seeds(config: ConfigDict, workdir: str, command: str) -> int:
             return status
         summaries.append(own.read_json("summary.json"))
     if jax.process_index() == 0:
-        text = write_seeds(folder, summaries)
+        text = write_seeds(folder, summaries, SHOWN)
         print(f"{text}\nResults: {folder.root}")
     return 0
-
-
-def write_seeds(folder: Workdir, summaries: list[dict[str, Any]]) -> str:
-    """Writes seeds.json and seeds.md of finished runs that differ in their seed; the table."""
-    metrics = {
-        name: _over_seeds([one["metrics"][name] for one in summaries])
-        for name in summaries[0]["metrics"]
-        if all(name in one["metrics"] for one in summaries)
-    }
-    seeds = [one["seed"] for one in summaries]
-    folder.write_json("seeds.json", {"seeds": seeds, "metrics": metrics})
-    first = summaries[0]
-    rows: list[list[Cell]] = [
-        [name, *(metrics[name][key] for key in ("mean", "sd", "se"))]
-        for name in metrics
-        if name.split("/", 1)[1] in SHOWN
-    ]
-    columns = (Column("metric"), *(Column(key, decimals=4) for key in ("mean", "sd", "se")))
-    title = f"{first['name']} on {first['dataset']}, seeds {', '.join(map(str, seeds))}"
-    text = markdown(Table(title, columns, rows))
-    folder.write_text("seeds.md", text)
-    return text
-
-
-def _over_seeds(values: list[float]) -> dict[str, Any]:
-    found = summarise(values)
-    facts = {key: value if math.isfinite(value) else None for key, value in found._asdict().items()}
-    return {"values": values, **facts}
 
 
 def _default_folder(config: ConfigDict) -> str:

@@ -226,3 +226,10 @@ def test_eight_devices_and_data_in_their_memory(bench, whole, tmp_path):
     told = finished(bench, workdir, *settings, XLA_FLAGS=flags)
     assert "4 iterations per dispatch" in told.errors
     assert_close(workdir, whole)
+
+
+def test_a_second_epoch_is_refused(bench, tmp_path):
+    longer = bench.start(tmp_path / "run", "--config.total.steps=25", config=CONFIG)
+    assert longer.status() == 2
+    assert "more than once" in longer.errors and "Traceback" not in longer.errors
+    assert not (tmp_path / "run").exists()
