@@ -69,7 +69,7 @@ def test_random_is_chance_within_its_own_error(folder, form):
 
 
 def test_position_bias_shows_in_the_orders(folder):
-    found = metrics(folder, "orders=rotations", "fake:biased", groups=300)
+    found = metrics(folder, "orders=rotations", "fake:biased", groups=200)
     for key in ("generate/accuracy", "generate/orders/mean"):
         assert abs(found[key] - 0.625) < 3 * found[f"{key}/se"]
     # At each of the four places once: right in all rotations with probability .5 ^ 3.
