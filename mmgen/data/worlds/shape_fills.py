@@ -133,7 +133,7 @@ def _lego(s: Surface) -> np.ndarray:
 
 
 def _icon(s: Surface) -> np.ndarray:
-    return _outlined(s, (250, 250, 250), _flat((18, 18, 18))(s))
+    return _outlined(s, (90, 120, 255), _flat((18, 18, 18))(s))
 
 
 def _graffiti(s: Surface) -> np.ndarray:

@@ -38,10 +38,10 @@ SCALES = (0.94, 1.0, 1.06)
 SHIFTS = (-1, 0, 1)
 """Shifts of the templates around the centre of the figure, pixels of the frame."""
 
-MIN_OVERLAP = 0.74
+MIN_OVERLAP = 0.78
 """Intersection over union of the best template, below which no object is seen."""
 
-MIN_LEAD = 0.07
+MIN_LEAD = 0.08
 """By how much the best object must overlap more than the second."""
 
 AREA = (0.03, 0.5)
