@@ -218,9 +218,10 @@ def _read(
     dtype: jnp.dtype,
 ) -> _State:
     """Reads the prompts and writes the first token of every answer."""
-    rows, length = positions.shape
-    cache = llama.empty_cache(config, rows, length + room, dtype)
-    hidden, cache = _advance(params, config, as_embeddings(params, inputs), positions, cache, dtype)
+    rows = len(positions)
+    embeddings = as_embeddings(params, inputs)
+    hidden, cache = llama.forward(params, config, embeddings, positions, room=room, dtype=dtype)
+    assert cache is not None  # there is room for one
     state = _State(
         cache=cache,
         last=jnp.zeros(rows, jnp.int32),
@@ -229,7 +230,7 @@ def _read(
         written=jnp.zeros(rows, jnp.int32),
         done=settings.limit <= 0,
     )
-    return _extend(params, config, state, hidden, settings, dtype)
+    return _extend(params, config, state, hidden[:, -1:], settings, dtype)
 
 
 @functools.partial(jax.jit, static_argnames=("config", "dtype"), donate_argnums=1)
@@ -250,25 +251,14 @@ def _write(
     def step(carry: tuple[Array, _State]) -> tuple[Array, _State]:
         count, state = carry
         last = llama.embed(params, state.last[:, None])
-        hidden, cache = _advance(params, config, last, state.position[:, None], state.cache, dtype)
+        hidden, cache = llama.forward(
+            params, config, last, state.position[:, None], state.cache, dtype=dtype
+        )
+        assert cache is not None  # as there was one before
         state = state._replace(cache=cache)
         return count + 1, _extend(params, config, state, hidden, settings, dtype)
 
     return jax.lax.while_loop(going_on, step, (jnp.int32(0), state))[1]
-
-
-def _advance(
-    params: Params,
-    config: LlamaConfig,
-    embeddings: Float[Array, "b t k"],
-    positions: Int[Array, "b t"],
-    cache: Cache,
-    dtype: jnp.dtype,
-) -> tuple[Float[Array, "b 1 k"], Cache]:
-    """Reads on; the hidden state of the newest token of every row."""
-    hidden, grown = llama.forward(params, config, embeddings, positions, cache, dtype=dtype)
-    assert grown is not None  # as there was one before
-    return hidden[:, -1:], grown
 
 
 def _extend(
