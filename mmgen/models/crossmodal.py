@@ -1,11 +1,11 @@
 """The baselines of CompAct: one encoder-decoder over text and whatever modalities a run has.
 
-    words  -> embedding -> self-attention stack  -\\
-    clips of a modality -> projection to the width -> fusion -> decoder, or classifier
+    words -> embedding -> self-attention stack, and
+    clips of each modality -> projection to the width: fusion -> decoder, or classifier
 
 Sections 4.1 to 4.4 and appendix D of the paper fix width 256, 3 layers, 4 heads, dropout .3 and
 uniform initialisation; the rest is settled by the parameter totals of Table 6, with a vocabulary of
-1,926 rows (the joined words of the rebuilt train split):
+1,925 rows (the joined words of the rebuilt train split):
 
 - feed-forwards are 512 wide in text encoder and decoder, 1,024 in the fusion (see there);
 - the decoder's word table is its own and also gives the logits;

@@ -27,7 +27,7 @@ REAL = {
     "imagebind_text": (1024,),
     "imagebind_audio": (1024,),
 }
-WORDS, VERBS, NOUNS = 1926, 460, 825
+WORDS, VERBS, NOUNS = 1925, 460, 825
 CLASSIFIER = 128
 """Rows and labels of the compositional split that is rebuilt from the published csv."""
 
