@@ -8,6 +8,7 @@ import pytest
 from mmgen.errors import UserError
 from mmgen.settings.args import apply_arguments
 from mmgen.settings.command_line import flat_keys, load_config
+from mmgen.settings.compact import compact_config
 from mmgen.settings.defaults import OPERATIONAL, default_config
 from mmgen.settings.durations import total_steps
 from mmgen.settings.identity import default_workdir, identity
@@ -200,4 +201,4 @@ def test_the_workdir_depends_on_identity_only():
 
 
 def test_operational_keys_exist():
-    assert set(OPERATIONAL) <= set(default_config())
+    assert set(OPERATIONAL) <= {*default_config(), *compact_config()}
