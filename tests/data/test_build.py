@@ -130,8 +130,8 @@ def test_a_task_that_train_lacks_is_named(own, tmp_path):
 def test_an_unknown_or_ill_typed_setting_is_named(own, tmp_path):
     with pytest.raises(UserError, match="no such setting, it has: name, vocabulary"):
         build(own_request(own, tmp_path, settings={"nme": "x"}))
-    with pytest.raises(UserError, match="--set cut=1: expected float"):
-        build(own_request(own, tmp_path, settings={"cut": 1}))
+    with pytest.raises(UserError, match="--set cut=half: expected float"):
+        build(own_request(own, tmp_path, settings={"cut": "half"}))
     with pytest.raises(UserError, match="choose wordpiece or words"):
         build(own_request(own, tmp_path, settings={"vocabulary": "letters"}))
 
