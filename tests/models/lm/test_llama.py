@@ -1,7 +1,9 @@
 """The Llama family against Hugging Face's implementation, and against itself."""
 
+import functools
 import pathlib
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from peers import lm_folders
 
 from mmgen.core.mesh import make_mesh
 from mmgen.models.lm import llama
-from mmgen.models.lm.config import read_config
+from mmgen.models.lm.config import from_hugging_face, read_config
 from mmgen.models.lm.tensors import open_safetensors
 from mmgen.models.lm.weights import load_params
 
@@ -64,3 +66,19 @@ def test_reading_in_pieces_with_padding_equals_reading_at_once(name, fixture, tm
         pieces.append(piece)
     np.testing.assert_allclose(jnp.concatenate(pieces, 1)[:, pad:], whole, atol=2e-5)
     assert int(cache.filled) == padded.shape[1]
+
+
+def test_blocks_of_queries_and_recomputed_layers_change_no_gradient(monkeypatch):
+    config = from_hugging_face(lm_folders.config_of("mistral"))
+    params = llama.init(jax.random.key(0), config)
+    ids = np.arange(10)[None] + 3
+
+    def loss(params, remat):
+        return jnp.square(all_logits(params, config, ids, remat=remat)).sum()
+
+    whole = quick_jit(jax.grad(functools.partial(loss, remat=False)))(params)
+    monkeypatch.setattr(llama, "QUERY_BLOCK", 4)
+    pieces = quick_jit(jax.grad(functools.partial(loss, remat=True)))(params)
+    for one, other in zip(*map(jax.tree.leaves, (whole, pieces)), strict=True):
+        assert float(jnp.abs(one).max()) > 0
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
