@@ -14,7 +14,6 @@ Reading is `open_dataset`, writing is `DatasetWriter`. The folder:
 import dataclasses
 import functools
 import hashlib
-import json
 import os
 import pathlib
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Int
 
-from mmgen.data.folder import MANIFEST, FolderWriter
+from mmgen.data.folder import MANIFEST, FolderWriter, read_manifest
 from mmgen.data.tokenizer import Vocabulary, read_vocabulary, write_tokens
 from mmgen.errors import UserError
 
@@ -142,19 +141,7 @@ def open_dataset(path: str | pathlib.Path) -> Dataset:
       UserError: `path` holds no finished data set, or one of another kind.
     """
     root = pathlib.Path(path)
-    manifest = root / MANIFEST
-    if not manifest.is_file():
-        raise UserError(
-            f"{root} holds no finished data set ({MANIFEST} is missing): "
-            f"build it with python -m mmgen.data.build NAME --out {root.parent}"
-        )
-    try:
-        info = json.loads(manifest.read_text(encoding="utf-8"))
-        kind = info["kind"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{manifest} is damaged ({error!r}): build the data set again") from error
-    if kind != KIND:
-        raise UserError(f"{manifest} is of kind {kind!r}, expected {KIND!r}")
+    info = read_manifest(root, KIND, "NAME")
     return Dataset(root, info)
 
 

@@ -14,6 +14,33 @@ from mmgen.errors import UserError
 MANIFEST = "dataset.json"
 
 
+def read_manifest(root: pathlib.Path, kind: str, build: str) -> dict[str, Any]:
+    """The manifest of a finished data set.
+
+    Args:
+      root: the data set's folder.
+      kind: what its manifest must say.
+      build: what follows `python -m mmgen.data.build` to make one.
+
+    Raises:
+      UserError: `root` holds no finished data set, or one of another kind.
+    """
+    manifest = root / MANIFEST
+    if not manifest.is_file():
+        raise UserError(
+            f"{root} holds no finished data set ({MANIFEST} is missing): "
+            f"build it with python -m mmgen.data.build {build} --out {root.parent}"
+        )
+    try:
+        info = json.loads(manifest.read_text(encoding="utf-8"))
+        found = info["kind"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{manifest} is damaged ({error!r}): build the data set again") from error
+    if found != kind:
+        raise UserError(f"{manifest} is of kind {found!r}, expected {kind!r}")
+    return info
+
+
 class FolderWriter:
     """Builds a folder under a hidden name beside it and renames it at the very end.
 

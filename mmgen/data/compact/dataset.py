@@ -23,8 +23,8 @@ from mmgen.data.columns import file_sha256, write_array
 from mmgen.data.compact.classes import ClassList
 from mmgen.data.compact.clip_features import ClipFeatures, copy_clips
 from mmgen.data.compact.samples import FIELDS, Instance, read_instances, write_instances
-from mmgen.data.feature_format import MANIFEST as FEATURE_MANIFEST
-from mmgen.data.folder import MANIFEST, FolderWriter
+from mmgen.data.feature_format import MANIFEST
+from mmgen.data.folder import FolderWriter, read_manifest
 from mmgen.errors import UserError
 
 KIND = "compact"
@@ -115,19 +115,7 @@ def target_compound(instance: Instance, level: str) -> tuple:
 def open_compact(path: str | pathlib.Path) -> CompactDataset:
     """Open a prepared data set; UserError if there is none, or one of another kind."""
     root = pathlib.Path(path)
-    manifest = root / MANIFEST
-    if not manifest.is_file():
-        raise UserError(
-            f"{root} holds no finished data set ({MANIFEST} is missing): "
-            f"build it with python -m mmgen.data.build compact --out {root.parent}"
-        )
-    try:
-        info = json.loads(manifest.read_text(encoding="utf-8"))
-        kind = info["kind"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{manifest} is damaged ({error!r}): build the data set again") from error
-    if kind != KIND:
-        raise UserError(f"{manifest} is of kind {kind!r}, expected {KIND!r}")
+    info = read_manifest(root, KIND, "compact")
     return CompactDataset(root, info)
 
 
@@ -181,9 +169,9 @@ class CompactWriter(FolderWriter):
         Raises:
           UserError: there is none, one is damaged or of other videos, or lacks too many clips.
         """
-        folders = sorted(path.parent for path in source.glob(f"*/{FEATURE_MANIFEST}"))
+        folders = sorted(path.parent for path in source.glob(f"*/{MANIFEST}"))
         if not folders:
-            raise UserError(f"--features {source} has no folder with a {FEATURE_MANIFEST}")
+            raise UserError(f"--features {source} has no folder with a {MANIFEST}")
         clips = dict.fromkeys(
             clip for split in splits.values() for one in split for clip in one["narration_ids"]
         )

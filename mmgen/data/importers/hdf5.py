@@ -48,7 +48,7 @@ def read_hdf5(
       UserError: file, map and rows do not fit, or h5py is not installed.
     """
     image_ids = read_id_map(id_map)
-    with _open(path) as file:
+    with open_hdf5(path) as file:
         data = _datasets(file, path, len(image_ids))
         for row, image_id in enumerate(image_ids):
             where = f"{path}, row {row} (image {image_id})"
@@ -73,7 +73,8 @@ def read_id_map(path: pathlib.Path) -> list[int]:
     return [rows[row] for row in range(len(rows))]
 
 
-def _open(path: pathlib.Path) -> Any:
+def open_hdf5(path: pathlib.Path) -> Any:
+    """The file, open for reading; UserError if it is none, or h5py is not installed."""
     try:
         import h5py
     except ImportError as error:

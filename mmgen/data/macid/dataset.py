@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mmgen.data.columns import file_sha256
-from mmgen.data.folder import MANIFEST, FolderWriter
+from mmgen.data.folder import MANIFEST, FolderWriter, read_manifest
 from mmgen.data.macid.groups import Group, read_groups, write_annotations, write_groups
 from mmgen.data.macid.report import data_facts, data_tables
 from mmgen.errors import UserError
@@ -43,19 +43,7 @@ class MacidDataset(NamedTuple):
 def open_macid(path: str | pathlib.Path) -> MacidDataset:
     """Open a prepared data set; UserError if there is none, or one of another kind."""
     root = pathlib.Path(path)
-    manifest = root / MANIFEST
-    if not manifest.is_file():
-        raise UserError(
-            f"{root} holds no finished data set ({MANIFEST} is missing): "
-            f"build it with python -m mmgen.data.build macid --raw DIR --out {root.parent}"
-        )
-    try:
-        info = json.loads(manifest.read_text(encoding="utf-8"))
-        kind = info["kind"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{manifest} is damaged ({error!r}): build the data set again") from error
-    if kind != KIND:
-        raise UserError(f"{manifest} is of kind {kind!r}, expected {KIND!r}")
+    info = read_manifest(root, KIND, "macid --raw DIR")
     annotations = root / ANNOTATIONS
     groups = read_groups(root / GROUPS, annotations=annotations if annotations.is_file() else None)
     return MacidDataset(root, info, groups)

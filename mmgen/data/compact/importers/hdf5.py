@@ -8,6 +8,7 @@ import numpy as np
 
 from mmgen.data.compact.clip_features import ClipItem
 from mmgen.data.compact.importers.files import clip_order
+from mmgen.data.importers.hdf5 import open_hdf5
 from mmgen.errors import UserError
 
 
@@ -25,7 +26,7 @@ def read_hdf5(
     Raises:
       UserError: the file or a name is wrong, rows and ids do not fit, or h5py is not installed.
     """
-    with _open(path) as file:
+    with open_hdf5(path) as file:
         source = _find(file, path, features) if features else file
         if ids:
             names = [_text(name) for name in _find(file, path, ids)[()]]
@@ -48,17 +49,6 @@ def read_hdf5(
                 )
             value = np.asarray(source[name][()])
             yield name, value if value.size else None
-
-
-def _open(path: pathlib.Path) -> Any:
-    try:
-        import h5py
-    except ImportError as error:
-        raise UserError("reading HDF5 needs h5py: pip install 'mmgen[h5]'") from error
-    try:
-        return h5py.File(path, "r")
-    except OSError as error:
-        raise UserError(f"{path} is missing or not an HDF5 file ({error})") from error
 
 
 def _find(file: Any, path: pathlib.Path, name: str) -> Any:
