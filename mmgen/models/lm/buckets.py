@@ -11,10 +11,10 @@ SMALLEST = 16
 def bucket(length: int, smallest: int = SMALLEST) -> int:
     """The smallest of 16, 24, 32, 48, 64, 96, ... that holds `length`: at most a third is padding.
 
+    So the number of compiled programs grows with the logarithm of the longest text.
+
     Args:
       smallest: a power of two to begin with instead of 16.
-
-    So the number of compiled programs grows with the logarithm of the longest text.
     """
     size = smallest
     while size < length:
