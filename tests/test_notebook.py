@@ -55,6 +55,7 @@ def test_outputs_are_captured(executor):
     assert executor.run_cell("x + 1;", names) == [] and names["x"] == 2
 
 
+@pytest.mark.slow
 def test_the_cells_run(executor, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib").use("agg")
     (tmp_path / "configs").symlink_to(ROOT / "configs")

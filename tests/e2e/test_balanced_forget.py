@@ -159,7 +159,10 @@ def slow_words(dataset) -> list[list[int]]:
     ]
 
 
-@pytest.mark.parametrize("divergence", ["memory_target", "target_memory"])
+@pytest.mark.parametrize(
+    "divergence",
+    ["memory_target", pytest.param("target_memory", marks=pytest.mark.slow)],
+)
 def test_every_insert_of_a_run_is_the_best_swap(bench, tmp_path, monkeypatch, divergence):
     log = Log(monkeypatch)
     arguments = bench.arguments(
