@@ -35,7 +35,8 @@ from mmgen.prompting.finetuning.examples import Examples, make_examples, open_da
 from mmgen.prompting.finetuning.experiment import Experiment, build, run_spec, update_count
 from mmgen.report.tables import markdown
 from mmgen.settings.command_line import flat_keys
-from mmgen.settings.finetune import finetune_identity, finetune_operational, finetune_workdir
+from mmgen.settings.finetune import finetune_workdir
+from mmgen.settings.identity import identity, operational
 from mmgen.settings.resolve_finetune import resolve
 
 ADAPTER = "adapter"
@@ -64,7 +65,7 @@ def run(config: ConfigDict, workdir: str = "", command: str = "") -> int:
     _check(examples, config)
     folder = Workdir(workdir or finetune_workdir(config, dataset.info))
     with folder.lock():
-        folder.claim(finetune_identity(config, dataset.info), finetune_operational(config))
+        folder.claim(identity(config, dataset.info), operational(config))
         if folder.is_done:
             print(folder.file("report.md").read_text())
             print(f"This run is finished: {folder.root}")
@@ -238,5 +239,5 @@ def _summary(
         "command": command,
         "parent": None,
         "licences": list(info["licences"]),
-        "config": finetune_identity(config, info),
+        "config": identity(config, info),
     }

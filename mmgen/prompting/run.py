@@ -20,11 +20,8 @@ from mmgen.prompting.benchmarks import make_benchmark
 from mmgen.prompting.collect import Collected, collect
 from mmgen.prompting.generate import as_facts
 from mmgen.prompting.run_report import run_report
-from mmgen.settings.prompting import (
-    prompting_identity,
-    prompting_operational,
-    prompting_workdir,
-)
+from mmgen.settings.identity import operational
+from mmgen.settings.prompting import prompting_identity, prompting_workdir
 from mmgen.settings.resolve_prompting import resolve, shard
 
 RECORDS = "evals/records.jsonl"
@@ -53,7 +50,7 @@ def run(config: ConfigDict, workdir: str = "", command: str = "") -> int:
     benchmark = make_benchmark(config)
     folder = Workdir(workdir or prompting_workdir(config, benchmark.dataset))
     with folder.lock():
-        folder.claim(prompting_identity(config, benchmark.dataset), prompting_operational(config))
+        folder.claim(prompting_identity(config, benchmark.dataset), operational(config))
         if folder.is_done and not config.only:
             print(folder.file("report.md").read_text())
             print(f"This run is finished: {folder.root}")

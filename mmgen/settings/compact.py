@@ -14,6 +14,18 @@ from mmgen.settings.args import Argument, apply_arguments, key
 from mmgen.settings.resolve import get, set_missing
 from mmgen.settings.suggest import check_choice
 
+OPERATIONAL = (
+    "name",
+    "num_seeds",
+    "bertscore",
+    "data_dir",
+    "mesh",
+    "deterministic",
+    "checkpoint",
+    "logging",
+)
+"""Top-level keys that change how a run is executed, not what it computes."""
+
 placeholder = config_dict.placeholder
 
 SIZES: dict[str, dict[str, Any]] = {

@@ -13,7 +13,6 @@ OPERATIONAL = (
     "name",
     "num_seeds",
     "metrics",
-    "bertscore",
     "data_dir",
     "mesh",
     "residency",

@@ -4,14 +4,12 @@ Values are the paper's (section 7.1): LoRA of rank 64, weight decay .1, warm-up 
 What the paper leaves open is as in its code, and says so.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from ml_collections import ConfigDict, config_dict
 
-from mmgen.settings.command_line import flat_keys
+from mmgen.settings.identity import identity, short_digest
 
 OPERATIONAL = ("name", "data_dir", "mesh", "checkpoint", "logging")
 """Top-level keys that change how a run is executed, not what it computes."""
@@ -114,24 +112,8 @@ def finetune_config() -> ConfigDict:
     return config
 
 
-def finetune_identity(config: ConfigDict, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted key -> value of every key that decides numbers, and the data fingerprint."""
-    keys = {
-        key: list(value) if isinstance(value, tuple) else value
-        for key, value in flat_keys(config).items()
-        if key.split(".", 1)[0] not in OPERATIONAL
-    }
-    return {**keys, "dataset.fingerprint": facts["fingerprint"]}
-
-
-def finetune_operational(config: ConfigDict) -> dict[str, Any]:
-    """Dotted key -> value of the keys that do not decide numbers."""
-    return {k: v for k, v in flat_keys(config).items() if k.split(".", 1)[0] in OPERATIONAL}
-
-
 def finetune_workdir(config: ConfigDict, facts: Mapping[str, Any]) -> str:
     """`runs/<config>/<dataset>-<split>-<shots>shot-s<seed>-<hash6>`."""
-    text = json.dumps(finetune_identity(config, facts), sort_keys=True)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:6]
+    digest = short_digest(identity(config, facts))
     chosen = f"{config.finetune.split}-{config.finetune.shots}shot-s{config.seed}"
     return f"runs/{config.name}/{facts['name']}-{chosen}-{digest}"

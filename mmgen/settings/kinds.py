@@ -1,7 +1,7 @@
 """Kinds of experiments: what reads, describes, runs and scores a config of each."""
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from mmgen.settings.suggest import check_choice
@@ -10,9 +10,10 @@ DEFAULT = "masked_span"
 
 
 class Kind(NamedTuple):
-    """Import paths `package.module:function`, so that a kind costs no import until it is used.
+    """Import paths `package.module:name`, so that a kind costs no import until it is used.
 
     Attributes:
+      operational: the top-level keys that change how a run is executed, not what it computes.
       defaults: `() -> ConfigDict`, the full, unlocked tree of keys.
       run: `(config, workdir, command) -> exit status`.
       describe: `(config) -> str`, what a run would be.
@@ -20,6 +21,7 @@ class Kind(NamedTuple):
         summary.json and report.md.
     """
 
+    operational: str
     defaults: str
     run: str
     describe: str
@@ -29,6 +31,7 @@ class Kind(NamedTuple):
 KINDS = {
     # VisCOLL: fill the masked phrase of a caption, from a stream.
     "masked_span": Kind(
+        "mmgen.settings.defaults:OPERATIONAL",
         "mmgen.settings.defaults:default_config",
         "mmgen.run:run",
         "mmgen.describe:describe",
@@ -36,6 +39,7 @@ KINDS = {
     ),
     # CompAct: the next utterance, verb or noun of a video, trained on windows of three clips.
     "compact": Kind(
+        "mmgen.settings.compact:OPERATIONAL",
         "mmgen.settings.compact:compact_config",
         "mmgen.compact.run:run",
         "mmgen.compact.describe:describe",
@@ -43,6 +47,7 @@ KINDS = {
     ),
     # MACID, CoBSAT and few-shot CompAct: ask a model, judge, score.
     "prompting": Kind(
+        "mmgen.settings.prompting:OPERATIONAL",
         "mmgen.settings.prompting:prompting_config",
         "mmgen.prompting.run:run",
         "mmgen.prompting.describe:describe",
@@ -50,6 +55,7 @@ KINDS = {
     ),
     # CoBSAT's fine-tuning: low-rank adapters of a prompted model.
     "finetune": Kind(
+        "mmgen.settings.finetune:OPERATIONAL",
         "mmgen.settings.finetune:finetune_config",
         "mmgen.prompting.finetune:run",
         "mmgen.prompting.finetune:describe",
@@ -66,7 +72,7 @@ def kind_of(config: Mapping[str, Any]) -> Kind:
     return KINDS[name]
 
 
-def load(path: str) -> Callable[..., Any]:
-    """The function at `package.module:function`."""
-    module, function = path.split(":")
-    return getattr(importlib.import_module(module), function)
+def load(path: str) -> Any:
+    """What stands at `package.module:name`."""
+    module, name = path.split(":")
+    return getattr(importlib.import_module(module), name)

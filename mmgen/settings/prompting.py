@@ -5,8 +5,6 @@ benchmark needs one, and scores. Each benchmark has a group of keys of its own; 
 decide nothing and are no part of a run's identity.
 """
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +12,7 @@ from typing import Any
 from ml_collections import ConfigDict, config_dict
 
 from mmgen.settings.cobsat import cobsat_group
-from mmgen.settings.command_line import flat_keys
+from mmgen.settings.identity import identity, short_digest
 
 OPERATIONAL = ("name", "data_dir", "backend", "only", "reuse", "shard", "logging")
 """Top-level keys that change how a run is executed, not what it computes."""
@@ -156,25 +154,13 @@ def _compact() -> ConfigDict:
 
 
 def prompting_identity(config: ConfigDict, dataset: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted key -> value of every key that decides numbers, and the data fingerprint."""
-    left_out = {*OPERATIONAL, *BENCHMARK_GROUPS} - {config.benchmark}
-    keys = {
-        key: list(value) if isinstance(value, tuple) else value
-        for key, value in flat_keys(config).items()
-        if key.split(".", 1)[0] not in left_out
-    }
-    return {**keys, "dataset.fingerprint": dataset["fingerprint"]}
-
-
-def prompting_operational(config: ConfigDict) -> dict[str, Any]:
-    """Dotted key -> value of the keys that do not decide numbers."""
-    return {k: v for k, v in flat_keys(config).items() if k.split(".", 1)[0] in OPERATIONAL}
+    """See `identity`; the groups of the other benchmarks are no part of it."""
+    return identity(config, dataset, unused={*BENCHMARK_GROUPS} - {config.benchmark})
 
 
 def prompting_workdir(config: ConfigDict, dataset: Mapping[str, Any]) -> str:
     """`runs/<config>/<dataset>-<model>-s<seed>-<hash6>`."""
-    text = json.dumps(prompting_identity(config, dataset), sort_keys=True)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:6]
+    digest = short_digest(prompting_identity(config, dataset))
     model = short_name(config.model.spec)
     return f"runs/{config.name}/{dataset['name']}-{model}-s{config.seed}-{digest}"
 

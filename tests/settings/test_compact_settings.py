@@ -66,5 +66,6 @@ def test_wrong_values_are_named(key, value, words):
 
 
 def test_the_parts_of_the_kind_can_be_imported():
-    for path in KINDS["compact"]:
+    kind = KINDS["compact"]
+    for path in set(kind) - {kind.operational}:
         assert callable(load(path))

@@ -8,10 +8,10 @@ import pytest
 from mmgen.errors import UserError
 from mmgen.settings.args import apply_arguments
 from mmgen.settings.command_line import flat_keys, load_config
-from mmgen.settings.compact import compact_config
-from mmgen.settings.defaults import OPERATIONAL, default_config
+from mmgen.settings.defaults import default_config
 from mmgen.settings.durations import total_steps
 from mmgen.settings.identity import default_workdir, identity
+from mmgen.settings.kinds import KINDS, load
 from mmgen.settings.resolve import resolve
 
 CONFIGS = sorted(pathlib.Path(__file__).parents[2].joinpath("configs").glob("visCOLL_*.py"))
@@ -200,5 +200,8 @@ def test_the_workdir_depends_on_identity_only():
     assert default_workdir(one, WORLD).startswith("runs/visCOLL_er10k/scene_world-paper-s0-")
 
 
-def test_operational_keys_exist():
-    assert set(OPERATIONAL) <= {*default_config(), *compact_config()}
+@pytest.mark.parametrize("kind", KINDS)
+def test_operational_keys_exist(kind):
+    config = load(KINDS[kind].defaults)()
+    assert config.kind == kind
+    assert set(load(KINDS[kind].operational)) <= set(config)

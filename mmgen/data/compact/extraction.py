@@ -171,6 +171,7 @@ def _write_part(path: pathlib.Path, done: Sequence[tuple[str, bool, np.ndarray |
 
 def _save(path: pathlib.Path, arrays: dict[str, np.ndarray]) -> None:
     with path.open("wb") as file:
+        # Its stubs take every keyword for allow_pickle.
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 

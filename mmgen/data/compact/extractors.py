@@ -150,13 +150,14 @@ def _load(kind: str, folder: pathlib.Path) -> tuple[Any, Any]:
     if kind in ("vision", "objects", "tags"):
         processor = "AutoImageProcessor"
     try:
-        return tuple(  # type: ignore[return-value]
+        loaded, prepares = (
             getattr(transformers, name).from_pretrained(folder, local_files_only=True)
             for name in (model, processor)
         )
     except (OSError, ValueError, ImportError, KeyError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"{folder} cannot be loaded as a model of kind {kind}: {reason}") from error
+    return loaded, prepares
 
 
 def _checksum(folder: pathlib.Path) -> str:

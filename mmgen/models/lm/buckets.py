@@ -1,6 +1,6 @@
 """Lengths that programs are compiled for, and groups of things that run through the same one."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -24,17 +24,17 @@ def bucket(length: int, smallest: int = SMALLEST) -> int:
 
 
 def batches(
-    items: Sequence[Item], shape: Callable[[Item], Hashable], rows: int
+    items: Sequence[Item], shape: Callable[[Item], tuple[int, ...]], rows: int
 ) -> Iterator[list[int]]:
     """Row numbers of at most `rows` items that have the same `shape`, small shapes first.
 
     What an item is padded to depends on itself alone, not on who shares its batch; so does every
     bit of its result.
     """
-    groups: dict[Hashable, list[int]] = {}
+    groups: dict[tuple[int, ...], list[int]] = {}
     for row, item in enumerate(items):
         groups.setdefault(shape(item), []).append(row)
-    for key in sorted(groups):  # type: ignore[type-var]
+    for key in sorted(groups):
         members = groups[key]
         for start in range(0, len(members), rows):
             yield members[start : start + rows]

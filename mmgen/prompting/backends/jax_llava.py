@@ -8,18 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from mmgen.core.mesh import make_mesh
 from mmgen.errors import UserError
-from mmgen.models.lm import lora
 from mmgen.models.lm.buckets import batches, bucket
 from mmgen.models.lm.generate import Continuation, Prompt, generate
 from mmgen.models.lm.images import decode_image
 from mmgen.models.lm.llava import expand
 from mmgen.models.lm.llava_model import LlavaModel, open_llava, read_interleaved, see
-from mmgen.models.lm.model import file_digest
 from mmgen.models.lm.score import Candidates, ChoiceScores, score, split_choices
 from mmgen.models.lm.tokenizer import Untemplated
 from mmgen.prompting.backends import BackendOptions
+from mmgen.prompting.backends.jax_options import chosen_batch_size, chosen_mesh, fitted
 from mmgen.prompting.backends.llava_prompt import Unreadable, choose_template, prompt_ids
 from mmgen.prompting.requests import Answer, Picture, Request
 
@@ -159,20 +157,12 @@ class JaxLlava:
 
 def open_jax_llava(target: str, options: BackendOptions) -> JaxLlava:
     """The model in the folder `target`; UserError if it cannot be opened."""
-    mesh = make_mesh(**options.mesh) if options.mesh else make_mesh(data=1)
+    path = pathlib.Path(target).expanduser()
     dtype = options.dtype or "float32"
-    model = open_llava(pathlib.Path(target).expanduser(), mesh, dtype, options.max_context)
-    facts = {}
-    if options.chat_template:
-        template = pathlib.Path(options.chat_template).expanduser()
-        model.language.tokenizer.set_chat_template(template)
-    if options.adapter:
-        folder = pathlib.Path(options.adapter).expanduser()
-        adapters, settings = lora.load_adapters(folder, model.language.config)
-        params = lora.merge(model.language.params, adapters, settings)
-        model = model._replace(language=model.language._replace(params=params))
-        facts["adapter"] = file_digest((folder / lora.WEIGHTS, folder / lora.CONFIG))
-    return JaxLlava(model, options.batch_size or BATCH_SIZE, facts)
+    model = open_llava(path, chosen_mesh(options), dtype, options.max_context)
+    language, facts = fitted(model.language, options)
+    model = model._replace(language=language)
+    return JaxLlava(model, chosen_batch_size(options, BATCH_SIZE), facts)
 
 
 def _shape(question: _Question) -> tuple[int, int]:

@@ -6,16 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mmgen.core.mesh import make_mesh
-from mmgen.errors import UserError
-from mmgen.models.lm import lora
 from mmgen.models.lm.generate import Prompt, generate
 from mmgen.models.lm.llava_model import is_llava
-from mmgen.models.lm.model import LanguageModel, file_digest, find_package, open_model
+from mmgen.models.lm.model import LanguageModel, find_package, open_model
 from mmgen.models.lm.score import Candidates, score, split_choices
 from mmgen.models.lm.tokenizer import Untemplated
 from mmgen.prompting.backends import BackendOptions
 from mmgen.prompting.backends.jax_llava import open_jax_llava
+from mmgen.prompting.backends.jax_options import chosen_batch_size, chosen_mesh, fitted
 from mmgen.prompting.requests import Answer, Backend, Request, Text
 
 BATCH_SIZE = 16
@@ -157,17 +155,10 @@ def open_jax(target: str, options: BackendOptions) -> Backend:
     path = pathlib.Path(target).expanduser()
     if is_llava(path):
         return open_jax_llava(target, options)
-    mesh = make_mesh(**options.mesh) if options.mesh else make_mesh(data=1)
+    mesh = chosen_mesh(options)
     model = open_model(path, mesh, options.dtype or "float32", max_length=options.max_context)
-    facts = {}
-    if options.chat_template:
-        model.tokenizer.set_chat_template(pathlib.Path(options.chat_template).expanduser())
-    if options.adapter:
-        folder = pathlib.Path(options.adapter).expanduser()
-        adapters, settings = lora.load_adapters(folder, model.config)
-        model = model._replace(params=lora.merge(model.params, adapters, settings))
-        facts["adapter"] = file_digest((folder / lora.WEIGHTS, folder / lora.CONFIG))
-    return JaxLM(model, batch_size(options, BATCH_SIZE), facts)
+    model, facts = fitted(model, options)
+    return JaxLM(model, chosen_batch_size(options, BATCH_SIZE), facts)
 
 
 def open_package(target: str, options: BackendOptions) -> Backend:
@@ -177,14 +168,6 @@ def open_package(target: str, options: BackendOptions) -> Backend:
       UserError: no such package, not installed, or not what was published.
     """
     return open_jax(str(find_package(target)), options)
-
-
-def batch_size(options: BackendOptions, default: int) -> int:
-    """How many requests at once; UserError if that is no number of requests."""
-    size = default if options.batch_size is None else options.batch_size
-    if size < 1:
-        raise UserError(f"backend.batch_size is {size}; it must be at least 1.")
-    return size
 
 
 def messages(request: Request) -> list[dict[str, str]]:

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import pathlib
 import sys
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ SAMPLE_PATTERN = "{video}_frame_{frame:010d}.jpg"
 class Fake:
     """The media's number and its square; None for 13; dies at a call."""
 
-    facts = {"extractor": "fake"}  # noqa: RUF012
+    facts: ClassVar = {"extractor": "fake"}
 
     def __init__(self, dies_at=None):
         self.calls, self.seen, self.dies_at = 0, [], dies_at

@@ -1,6 +1,7 @@
 """CoBSAT from request to score: fakes have the scores that they must have, exactly."""
 
 import json
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -162,7 +163,7 @@ def test_the_release_s_images_are_read(shape_world, tmp_path):
 class Thinker:
     """Says what it thinks, then the right answer."""
 
-    identity = {"backend": "thinker"}  # noqa: RUF012
+    identity: ClassVar = {"backend": "thinker"}
     reads_images = paints = scores_choices = True
     batch_size = 4
 
