@@ -35,6 +35,10 @@ def test_a_template_is_short_and_says_how_it_is_used(path):
     assert len([line for line in code.splitlines() if line.strip()]) <= 24
 
 
+def test_the_readme_shows_the_template_of_an_algorithm():
+    assert (ROOT / "examples" / "own_algorithm.py").read_text() in (ROOT / "README.md").read_text()
+
+
 def trained(workdir, config, *arguments):
     run(parse_config([f"--config={ROOT}/configs/{config}", *PARTS, *arguments]), str(workdir))
     return json.loads((workdir / "summary.json").read_text())
