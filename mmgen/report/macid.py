@@ -129,9 +129,12 @@ def condition_table(groups: Sequence[Group], form: str) -> Table:
         for group, reading in shown:
             metrics = group.runs[0].summary["metrics"]
             key = f"{reading}/by/{condition}"
+            if key not in metrics:
+                # Runs of other shots or languages ask of other conditions.
+                cells.append(None)
+                continue
             se = metrics.get(f"{key}/se")
-            known = f"{metrics[key]:.2f}" + ("" if se is None else f" ± {se:.2f}")
-            cells.append(known if key in metrics else None)
+            cells.append(f"{metrics[key]:.2f}" + ("" if se is None else f" ± {se:.2f}"))
         rows.append(cells)
     heads = [f"{group.label}, {reading}" for group, reading in shown]
     columns = (Column("condition"), *(Column(head) for head in heads))

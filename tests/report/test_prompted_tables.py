@@ -7,6 +7,7 @@ from mmgen.report.__main__ import main
 from mmgen.report.aggregate import group_runs, load
 from mmgen.report.audit import differences
 from mmgen.report.kinds import reporter_of
+from mmgen.report.macid import condition_table
 from mmgen.report.published import published
 from mmgen.settings.prompting import prompting_config
 from mmgen.settings.prompting_args import apply_arguments
@@ -62,6 +63,25 @@ def test_the_data_and_the_conditions_are_shown(runs):
     conditions = {row[0] for row in found["MACID, quadruples, by condition"].rows}
     assert {"pattern 2 1 1", "intruders verb shared", "similarity high"} <= conditions
     assert "same verb" in {row[0] for row in found["MACID, pairs, by condition"].rows}
+
+
+def test_a_condition_that_only_one_run_has_is_left_empty_for_the_other(runs):
+    found, _ = load([runs])
+    cell_of = reporter_of("prompting").cell_of
+    first, *others = [g for g in group_runs(found, cell_of) if g.method.format == "quadruples"]
+    assert not others
+    metrics = {
+        name: value
+        for name, value in first.runs[0].summary["metrics"].items()
+        if "/by/similarity_high" not in name
+    }
+    run_without = first.runs[0]._replace(summary=first.runs[0].summary | {"metrics": metrics})
+    table = condition_table([first, first._replace(runs=(run_without,))], "quadruples")
+    rows = {row[0]: row[1:] for row in table.rows}
+    half = len(rows["similarity high"]) // 2
+    assert None not in rows["similarity high"][:half]
+    assert rows["similarity high"][half:] == [None] * half
+    assert None not in rows["pattern 2 1 1"]
 
 
 def test_the_command_writes_the_report(runs, tmp_path, capsys):
