@@ -23,6 +23,7 @@ class RudeServer:
         self.keys: set = set()
         self.in_flight = self.most_in_flight = 0
         self.echoes = self.lists_tokens = True
+        self.top = [(" 3", -0.5), ("1", -1.5), ("x", -3)]
         self.lock = threading.Lock()
 
     def reply(self, path: str, body: dict) -> dict:
@@ -31,9 +32,7 @@ class RudeServer:
         if path.endswith("/chat/completions"):
             if body.get("logprobs"):
                 assert self.lists_tokens
-                top = [
-                    {"token": t, "logprob": p} for t, p in ((" 3", -0.5), ("1", -1.5), ("x", -3))
-                ]
+                top = [{"token": t, "logprob": p} for t, p in self.top]
                 return {"choices": [{"logprobs": {"content": [{"top_logprobs": top}]}}]}
             content = body["messages"][-1]["content"]
             text = content if isinstance(content, str) else content[0]["text"]

@@ -133,9 +133,57 @@ def test_choices_of_a_chat_are_scored_by_its_first_token(rude):
     assert "none of 7, 8" in (lost.error or "")
 
 
+def test_a_choice_of_several_tokens_is_scored_by_the_one_that_it_alone_begins_with(rude):
+    backend = open_at(rude)
+    rude.top = [("", -0.1), ("S", -0.5), ("Sì", -0.9), (" No", -1.5), ("x", -3)]
+    answer = answers(backend, [ask("which?", choices=("No", "Sì", "Forse"))])[0]
+    assert answer.scores == (-1.5, -0.5, -3)
+    shared = answers(backend, [ask("which?", choices=("Sì", "So", "No"))])[0]
+    assert shared.scores is None
+    assert "Sì and So begin with the same token 'S'" in (shared.error or "")
+
+
+def test_echoed_choices_are_scored_over_the_same_characters(rude):
+    # "two" and the first choice are one token; the second choice is one of its own.
+    raw = ask("one two", raw=True, choices=("some", " more"))
+    answer = answers(open_at(rude), [raw])[0]
+    assert answer.scores == (-8.0, -4.0 - 5.0)
+    assert answer.token_counts == (1, 2)
+
+
 def test_a_server_without_log_probabilities_says_so(rude):
     rude.echoes = rude.lists_tokens = False
     assert not open_at(rude).scores_choices
+
+
+@pytest.mark.parametrize("act", [400, 404, 501, "no json fields"])
+def test_what_is_refused_or_unreadable_is_not_offered(rude, act):
+    rude.script.extend([act] * (3 if act == "no json fields" else 1))
+    rude.lists_tokens = False
+    assert not open_at(rude).scores_choices
+
+
+@pytest.mark.parametrize(
+    ("act", "sentence"),
+    [
+        (429, "does not say now"),
+        (503, "does not say now"),
+        ("slow", "does not say now"),
+        (401, "refuses the key"),
+    ],
+)
+def test_a_passing_failure_of_the_question_is_no_answer_to_it(rude, act, sentence):
+    rude.script.extend([act] * 3)
+    with pytest.raises(UserError, match=sentence):
+        _ = open_at(rude).scores_choices
+    rude.script.clear()
+    assert open_at(rude).scores_choices
+
+
+def test_a_model_that_neither_path_knows_is_told(rude):
+    rude.script.extend([404, 404])
+    with pytest.raises(UserError, match="does not know the model or the path"):
+        _ = open_at(rude).scores_choices
 
 
 def test_stopping_does_not_wait_for_what_is_in_flight(rude):

@@ -23,6 +23,9 @@ FIRST_PAUSE = 0.5
 
 LONGEST_PAUSE = 60.0
 
+PASSING = (408, 409, 425, 429)
+"""Statuses below 500 of a request that may be answered later."""
+
 LOCAL = ("localhost", "127.0.0.1", "::1")
 
 SHOWN = 200
@@ -37,6 +40,14 @@ class Refused(Exception):
 
 class NoReply(Exception):
     """The server gave no usable reply after all tries."""
+
+
+class Unreadable(NoReply):
+    """The server replied to the last try, but with something else than what was asked for."""
+
+
+class NotFound(UserError):
+    """The server knows no such model or path."""
 
 
 class JsonClient:
@@ -85,7 +96,7 @@ class JsonClient:
     ) -> Reply:
         """What `read` makes of the reply to `body`.
 
-        Tried again after 429 and 5xx (as late as the server asks for), a broken or timed-out
+        Tried again after 429 and 5xx but 501 (as late as the server asks for), a broken or timed-out
         connection, a reply that is no JSON or that `read` cannot use.
 
         Args:
@@ -96,26 +107,28 @@ class JsonClient:
 
         Raises:
           Refused: the request is at fault.
-          NoReply: no usable reply after all tries.
-          UserError: the server refuses the key, or knows no such model or path.
+          Unreadable: no usable reply after all tries, and the last was none.
+          NoReply: no reply after all tries.
+          NotFound: the server knows no such model or path.
+          UserError: the server refuses the key.
         """
         data = json.dumps(body).encode()
-        problem = ""
+        problem, failure = "", NoReply
         for attempt in range(self._attempts):
             request = urllib.request.Request(self._address + path, data, self._headers())
-            asked_for = 0.0
+            asked_for, failure = 0.0, NoReply
             try:
                 reply = read(json.loads(self._read(request)))
             except urllib.error.HTTPError as error:
                 problem = self._told(error)
-                if error.code not in (408, 409, 425, 429) and error.code < 500:
+                if error.code not in PASSING and (error.code < 500 or error.code == 501):
                     self._stop_if_hopeless(error.code, problem)
                     raise Refused(problem) from None
                 asked_for = _retry_after(error.headers)
             except _BROKEN as error:
                 problem = _reason(error)
             except (LookupError, TypeError, ValueError, AttributeError) as error:
-                problem = f"unusable reply ({_reason(error)})"
+                problem, failure = f"unusable reply ({_reason(error)})", Unreadable
             else:
                 self._has_answered = True
                 return reply
@@ -123,7 +136,7 @@ class JsonClient:
                 pause = max(asked_for, FIRST_PAUSE * 2**attempt * random.uniform(0.75, 1.25))
                 if (stop or threading.Event()).wait(min(pause, LONGEST_PAUSE)):
                     break
-        raise NoReply(self._blot(f"{problem} (tried {attempt + 1} times)"))
+        raise failure(self._blot(f"{problem} (tried {attempt + 1} times)"))
 
     def _headers(self) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "User-Agent": "mmgen"}
@@ -162,7 +175,7 @@ class JsonClient:
                 "environment."
             )
         if code == 404 and problem and not self._has_answered:
-            raise UserError(
+            raise NotFound(
                 f"the server at {self._address} does not know the model or the path ({problem}); "
                 "look at what it serves under /models."
             )

@@ -7,8 +7,9 @@ The key is read from the environment (`MMGEN_API_KEY`, else `OPENAI_API_KEY`), s
 alone, and neither logged nor stored; messages of a server that repeat it are blotted.
 
 Choices are scored by `/completions` with `echo` for plain text, where the server offers it, and by
-the most likely first tokens (`top_logprobs`) of a chat; a choice that is not among those gets the
-log-probability of the last one listed, an upper bound.
+the most likely first tokens (`top_logprobs`) of a chat. There a choice gets the log-probability of
+the likeliest token that it alone begins with; one that begins with none of them gets that of the
+last one listed, an upper bound.
 """
 
 import base64
@@ -20,8 +21,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mmgen.errors import UserError
+from mmgen.models.lm.score import split_choices
 from mmgen.prompting.backends import BackendOptions
-from mmgen.prompting.backends.http_client import JsonClient, NoReply, Refused
+from mmgen.prompting.backends.http_client import (
+    JsonClient,
+    NoReply,
+    NotFound,
+    Refused,
+    Unreadable,
+)
 from mmgen.prompting.requests import Answer, Picture, Request, Text
 
 TOP = 20
@@ -51,11 +59,20 @@ class ServerBackend:
         self.batch_size = concurrency
         self._client = client
         self._model = model
+        self._not_found: list[NotFound] = []
 
     @functools.cached_property
     def scores_choices(self) -> bool:
-        """Does the server give log-probabilities in one of the two ways? Asked once."""
-        return self._echoes or self._lists_first_tokens
+        """Does the server give log-probabilities in one of the two ways? Asked once.
+
+        Raises:
+          UserError: the server cannot say so now, refuses the key, or does not know the model.
+        """
+        if self._echoes or self._lists_first_tokens:
+            return True
+        if len(self._not_found) == 2:
+            raise self._not_found[-1]
+        return False
 
     @functools.cached_property
     def _echoes(self) -> bool:
@@ -73,8 +90,18 @@ class ServerBackend:
     def _offers(self, path: str, body: dict[str, Any], read: Any) -> bool:
         try:
             self._client.post(path, body, read)
-        except (Refused, NoReply, UserError):
+        except (Refused, Unreadable):
             return False
+        except NotFound as error:
+            # Of one path alone: this server has the other one.
+            self._not_found.append(error)
+            return False
+        except NoReply as error:
+            # It would be recorded for ever that this server gives none.
+            raise UserError(
+                f"the server does not say now whether it gives log-probabilities ({error}); run "
+                "the same command again when it is less busy."
+            ) from None
         return True
 
     def answer(self, requests: Sequence[Request]) -> Iterator[tuple[int, Answer]]:
@@ -137,16 +164,21 @@ class ServerBackend:
             return _scores_of(request.choices, first)
         if not self._echoes:
             return Answer(error="this server does not echo log-probabilities; use scoring=generate")
-        scores, counts = [], []
+        echoes = []
         for choice in request.choices:
             body = _echo(request.text + choice, self._model)
-            tokens = self._client.post("/completions", body, _echoed, stop)
-            ends = [value for end, value in tokens if end > len(request.text)]
-            if not ends or None in ends:
+            echoes.append(self._client.post("/completions", body, _echoed, stop))
+        # Tokens of one text are the same as long as they end at the same places.
+        ends = [[end for end, _ in tokens] for tokens in echoes]
+        shared, _ = split_choices([end for end in ends[0] if end <= len(request.text)], ends)
+        scored = [[value for _, value in tokens[shared:]] for tokens in echoes]
+        for choice, values in zip(request.choices, scored, strict=True):
+            if not values or None in values:
                 return Answer(error=f"the server gave no log-probability of {choice!r}")
-            scores.append(sum(value for value in ends if value is not None))
-            counts.append(len(ends))
-        return Answer(scores=tuple(scores), token_counts=tuple(counts))
+        return Answer(
+            scores=tuple(sum(v for v in values if v is not None) for values in scored),
+            token_counts=tuple(map(len, scored)),
+        )
 
 
 def open_server(target: str, options: BackendOptions) -> ServerBackend:
@@ -267,13 +299,22 @@ def _first_tokens(reply: Any) -> list[tuple[str, float]]:
 
 
 def _scores_of(choices: Sequence[str], first: Sequence[tuple[str, float]]) -> Answer:
+    """A score per choice from (token, log-probability), likeliest first."""
     values: dict[str, float] = {}
     for token, value in first:
-        values.setdefault(token.strip(), value)
-    if not any(choice.strip() in values for choice in choices):
+        start = token.strip()
+        begun = [choice for choice in choices if start and choice.strip().startswith(start)]
+        if len(begun) > 1:
+            return Answer(
+                error=f"{' and '.join(begun)} begin with the same token {start!r}, so the first "
+                "token does not tell them apart; use scoring=generate"
+            )
+        for choice in begun:
+            values.setdefault(choice, value)
+    if not values:
         return Answer(error=f"none of {', '.join(choices)} is among the {TOP} likeliest tokens")
     floor = first[-1][1]
     return Answer(
-        scores=tuple(values.get(choice.strip(), floor) for choice in choices),
+        scores=tuple(values.get(choice, floor) for choice in choices),
         token_counts=(1,) * len(choices),
     )
