@@ -140,8 +140,12 @@ def paired_values(group: Group, other: Group, metric: str) -> list[tuple[float, 
 
 
 def mean_hours(runs: Sequence[Run]) -> float:
-    """Mean wall time of a run, hours."""
-    return sum(run.summary["wall_seconds"] for run in runs) / len(runs) / 3600
+    """Mean wall time of a run, hours.
+
+    Seeds trained side by side each hold the wall time of all of them; each counts its share.
+    """
+    seconds = [run.summary["wall_seconds"] / run.summary.get("side_by_side", 1) for run in runs]
+    return sum(seconds) / len(runs) / 3600
 
 
 def hardware(runs: Sequence[Run]) -> str:

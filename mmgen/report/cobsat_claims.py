@@ -74,33 +74,34 @@ class Count(NamedTuple):
     Attributes:
       tasks: compared.
       better, worse: tasks.
-      clearly_better, clearly_worse: those whose difference exceeds its binomial error (p < .05).
+      clearly_better, clearly_worse: those whose difference exceeds its binomial error (p < .05),
+        None where that error is not known.
     """
 
     tasks: int
     better: int
     worse: int
-    clearly_better: int
-    clearly_worse: int
+    clearly_better: int | None
+    clearly_worse: int | None
 
 
-def count(found: Accuracies, first: Key, second: Key, prompts: int) -> Count | None:
+def count(found: Accuracies, first: Key, second: Key, prompts: int | None) -> Count | None:
     """Compare two cells task by task; None if one of them is not there.
 
     Args:
-      prompts: per task, for the error of a difference of two proportions.
+      prompts: independent ones per task, for the error of a difference of two proportions; None
+        leaves out which differences are clear.
     """
     if first not in found or second not in found:
         return None
     tasks = [task for task in found[first] if task in found[second]]
     pairs = [(found[first][task], found[second][task]) for task in tasks]
-    beyond = [abs(_z(a, b, prompts)) > 1.96 for a, b in pairs]
+    better, worse = sum(b > a for a, b in pairs), sum(b < a for a, b in pairs)
+    if prompts is None:
+        return Count(len(tasks), better, worse, None, None)
+    clear = [(a, b) for a, b in pairs if abs(_z(a, b, prompts)) > 1.96]
     return Count(
-        len(tasks),
-        sum(b > a for a, b in pairs),
-        sum(b < a for a, b in pairs),
-        sum(b > a and clear for (a, b), clear in zip(pairs, beyond, strict=True)),
-        sum(b < a and clear for (a, b), clear in zip(pairs, beyond, strict=True)),
+        len(tasks), better, worse, sum(b > a for a, b in clear), sum(b < a for a, b in clear)
     )
 
 
@@ -116,10 +117,15 @@ def claims_table(found: Accuracies) -> Table:
         for source, model, output in _systems(found, claim):
             first = Key(source, model, output, claim.first[0], claim.shots, claim.first[1])
             second = Key(source, model, output, claim.second[0], claim.shots, claim.second[1])
-            one = count(found, first, second, PROMPTS[claim.second[1]])
+            # Ours see as many prompts as their limit says, the same ones in both cells.
+            prompts = PROMPTS[claim.second[1]] if source == "published" else None
+            one = count(found, first, second, prompts)
             if one is not None:
                 rows.append([claim.place, claim.says, source, model, str(claim.shots), *one])
-    note = "clearly: the difference exceeds its binomial error, prompts taken as independent."
+    note = (
+        "clearly: the difference exceeds its binomial error, prompts taken as independent; for "
+        "published values only, since our cells share their prompts."
+    )
     return Table("the text's claims, counted", columns, rows, (note,) if rows else ())
 
 

@@ -5,7 +5,7 @@ from fake_run import ER, make_run
 
 from mmgen import report
 from mmgen.errors import UserError
-from mmgen.report.aggregate import Run, group_runs, load
+from mmgen.report.aggregate import Run, group_runs, load, mean_hours
 from mmgen.report.kinds import tidy
 from mmgen.report.viscoll_cells import method_of
 
@@ -93,3 +93,11 @@ def test_loading_nothing_names_what_is_unfinished(tmp_path):
     make_run(tmp_path, finished=False)
     with pytest.raises(UserError, match="not finished"):
         report.load(str(tmp_path))
+
+
+def test_seeds_side_by_side_share_their_wall_time():
+    summaries = [{"wall_seconds": 7200.0}, {"wall_seconds": 10800.0, "side_by_side": 3}]
+    alone, shared = (Run("", summary) for summary in summaries)
+    assert mean_hours([alone]) == 2
+    assert mean_hours([shared]) == 1
+    assert mean_hours([alone, shared]) == 1.5

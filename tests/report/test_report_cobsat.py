@@ -123,6 +123,20 @@ def test_counting():
     assert count(found, first, first._replace(shots=4), 1000) is None
 
 
+def test_what_is_clear_is_said_of_published_values_only():
+    first, second = (Key("ours", "m", "text", prompt, 2) for prompt in ("default", "cot"))
+    found = published_accuracies() | {first: {"a": 0.2}, second: {"a": 0.9}}
+    rows = [row for row in rows_of(claims_table(found)) if row["section"] == "7.2"]
+    (ours,) = {
+        (row["better"], row["clearly better"], row["clearly worse"])
+        for row in rows
+        if row["from"] == "ours"
+    }
+    assert ours == (1, None, None)
+    published = [row for row in rows if row["from"] == "published"]
+    assert published and all(row["clearly better"] is not None for row in published)
+
+
 def test_judges_are_compared_item_by_item(runs):
     (row,) = rows_of(agreement_table(group_runs(runs, setting_of)))
     assert row["prompts"] == 60
