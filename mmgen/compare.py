@@ -29,6 +29,7 @@ from mmgen.metrics.stats import cluster_bootstrap
 from mmgen.report.run_table import words
 from mmgen.report.tables import Cell, Column, Table, markdown
 from mmgen.settings.command_line import fail
+from mmgen.settings.kinds import DEFAULT
 
 SHOWN = 8
 """Items and tasks listed on each side."""
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str]) -> None:
     """Do what the command line asks for.
 
     Raises:
-      UserError: a folder is no evaluated run, or the two share no item.
+      UserError: a folder is no evaluated run, or the two are of different kinds or share no item.
     """
     parser = argparse.ArgumentParser(
         "python -m mmgen.compare",
@@ -202,6 +203,12 @@ def _shared_context(first: str, second: str) -> Context:
         raise UserError(
             f"{first} and {second} were run on different data (fingerprints {prints[0][:12]} and "
             f"{prints[1][:12]}) and cannot be compared item by item"
+        )
+    kinds = [context.get("kind", DEFAULT) for context in contexts]
+    if kinds[0] != kinds[1]:
+        raise UserError(
+            f"{first} and {second} are runs of different kinds ({kinds[0]} and {kinds[1]}) and "
+            "cannot be compared item by item: give two of one kind"
         )
     return contexts[0]
 

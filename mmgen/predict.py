@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> None:
     """Do what the command line asks for.
 
     Raises:
-      UserError: no trained run, no such split, or data that the run cannot read.
+      UserError: no trained masked-span run, no such split, or data that the run cannot read.
     """
     parser = argparse.ArgumentParser(
         "python -m mmgen.predict",

@@ -31,6 +31,7 @@ from mmgen.errors import Diverged, UserError
 from mmgen.report.leaderboard import Point, Result, leaderboard, ranked
 from mmgen.report.tables import markdown, records
 from mmgen.settings.command_line import fail, parse_config
+from mmgen.settings.kinds import DEFAULT
 from mmgen.settings.winner import winner_source
 
 PAPER_GRID: dict[str, tuple[str, ...]] = {"optimizer.learning_rate": ("2e-4", "1e-4", "5e-5")}
@@ -110,11 +111,18 @@ def make_search(options: argparse.Namespace, rest: Sequence[str]) -> Search:
     """The search that a command line describes.
 
     Raises:
-      UserError: no config, a grid that is none, the test split, or a number out of range.
+      UserError: no config or one of another kind, a grid that is none, the test split, or a number
+        out of range.
     """
     config = next((a.removeprefix("--config=") for a in rest if a.startswith("--config=")), "")
     if not config:
         raise UserError("Give --config=FILE; `python -m mmgen.main --list` shows the experiments.")
+    kind = parse_config((f"--config={config}",)).kind
+    if kind != DEFAULT:
+        raise UserError(
+            f"--config={config} is of kind {kind}, and a search trains configs of kind {DEFAULT} "
+            "only; give one of these."
+        )
     if options.split in TESTS:
         raise UserError(
             f"--split={options.split} would let the search see what the result is measured on; "

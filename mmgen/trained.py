@@ -18,6 +18,7 @@ from mmgen.errors import UserError
 from mmgen.evaluation.context import Context, read_context
 from mmgen.experiment import Experiment
 from mmgen.settings.identity import recorded_config
+from mmgen.settings.kinds import DEFAULT
 
 PARENT = "parent.json"
 """Where a run that began with another's weights says whose."""
@@ -71,15 +72,22 @@ class Trained(NamedTuple):
 
 
 def open_trained(workdir: epath.PathLike) -> Trained:
-    """The run in `workdir`, which is only read.
+    """The masked-span run in `workdir`, which is only read.
 
     Raises:
-      UserError: there is none.
+      UserError: there is none, or it is of another kind.
     """
     folder = Workdir(workdir)
     if not folder.file(CONFIG).exists():
         raise UserError(f"{folder.root} is no workdir of a run: it has no {CONFIG}.")
-    config = recorded_config(folder.read_json(CONFIG))
+    record = folder.read_json(CONFIG)
+    kind = record["identity"].get("kind", DEFAULT)
+    if kind != DEFAULT:
+        raise UserError(
+            f"{folder.root} is a run of kind {kind}, of which neither predictions nor first "
+            f"weights can be taken; give a run of kind {DEFAULT}."
+        )
+    config = recorded_config(record)
     return Trained(folder, config, read_context(folder.root))
 
 

@@ -83,3 +83,11 @@ def test_a_folder_without_a_run_and_an_unknown_split_are_one_sentence(unbroken, 
         predict.main(["--workdir", str(tmp_path), *out])
     with pytest.raises(UserError, match="no split 'tes'"):
         predict.main(["--workdir", str(unbroken), "--split=tes", *out])
+
+
+def test_a_run_of_another_kind_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"identity": {"kind": "compact"}}))
+    out = tmp_path / "out.jsonl"
+    with pytest.raises(UserError, match="is a run of kind compact"):
+        predict.main(["--workdir", str(tmp_path), "--out", str(out)])
+    assert not out.exists()

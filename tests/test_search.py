@@ -164,3 +164,10 @@ def test_an_unknown_metric_names_the_known_ones(searched, tmp_path):
     )
     with pytest.raises(UserError, match="validation/bleu1"):
         search._result(trial, "validation/blue", False, Workdir(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["compact_l", "cobsat", "cobsat_lora"])
+def test_configs_of_other_kinds_are_refused(tmp_path, name):
+    with pytest.raises(UserError, match="a search trains configs of kind masked_span only"):
+        search.main([f"--config={ROOT}/configs/{name}.py", "--out", str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()

@@ -70,3 +70,12 @@ def test_what_is_missing_is_named(pair, tmp_path):
         main([*pair, "--split", "train"])
     with pytest.raises(UserError, match="no workdir"):
         main([pair[0], str(tmp_path / "none")])
+
+
+def test_runs_of_different_kinds_cannot_be_compared(pair):
+    file = Path(pair[1]) / "evals/context.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"kind": "prompting"}))
+    with pytest.raises(UserError, match=r"different kinds \(masked_span and prompting\)"):
+        main([*pair])
+    with pytest.raises(UserError, match=r"different kinds \(prompting and masked_span\)"):
+        main([pair[1], pair[0]])
