@@ -18,10 +18,13 @@ class Bag(nn.Module):
     def __call__(self, batch, key=None):
         """`key` would be that of dropout, None when predicting."""
         del key
-        words = nn.Embed(self.rows, self.hidden)(batch["tokens"]) * batch["text_mask"][..., None]
+        shown = batch["text_mask"]
+        words = nn.Embed(self.rows, self.hidden)(batch["tokens"]) * shown[..., None]
+        # Over the words that are there, or the padding would change the mean.
+        mean = words.sum(1) / jnp.maximum(shown.sum(1, keepdims=True), 1)
         image = nn.Dense(self.hidden)(batch["image_feature"].astype(jnp.float32))
         place = nn.Embed(512, self.hidden)(batch["span_positions"])
-        return nn.Dense(self.rows)(nn.gelu((words.mean(1) + image)[:, None] + place))
+        return nn.Dense(self.rows)(nn.gelu((mean + image)[:, None] + place))
 
 
 def make(*, vocabulary_rows, hidden, **others):

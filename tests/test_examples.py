@@ -4,10 +4,11 @@ import ast
 import json
 import pathlib
 
+import jax
 import numpy as np
 import pytest
 
-from examples import own_metric
+from examples import own_metric, own_model
 from mmgen.data import build
 from mmgen.errors import UserError
 from mmgen.evaluation.own_metrics import own_metrics
@@ -81,3 +82,20 @@ def test_what_cannot_be_imported_is_named():
         own_metrics("examples.own_metric:measure, nowhere:f")
     with pytest.raises(UserError, match=r"NAME='examples.own_dataset:biuld' cannot be imported"):
         build.main(["examples.own_dataset:biuld", "--out=x"])
+
+
+def test_padding_does_not_change_the_model():
+    def outputs(length):
+        tokens = np.zeros((1, length), np.int32)
+        tokens[0, :4] = 1, 2, 5, 3
+        batch = {
+            "tokens": tokens,
+            "text_mask": tokens != 0,
+            "image_feature": np.ones((1, 6), np.float16),
+            "span_positions": np.array([[2, 0]], np.int32),
+        }
+        model = own_model.make(vocabulary_rows=9, hidden=8, layers=1)
+        params = model.init(jax.random.key(0), batch)
+        return np.asarray(model.apply(params, batch))
+
+    np.testing.assert_allclose(outputs(4), outputs(16), rtol=1e-6)
