@@ -1,5 +1,6 @@
 """From recorded choices of a prompted run to a complete configuration, after all overrides."""
 
+import re
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -38,13 +39,20 @@ RAW_PROMPTS = ("harness", "follow_up_0", "follow_up_1", "follow_up_2")
 """MACID's prompts that were published as plain text to be continued."""
 
 
+_ADDRESS = re.compile(r"(https?://)?(\[[0-9a-fA-F:.]*\]|[^/:@?]*)(:\d+)?(/[^@?]*)?")
+"""Scheme, host, port and path of a server: nothing that could hold a key."""
+
+
 def resolve(config: ConfigDict) -> ConfigDict:
     """A locked copy with every value decided.
 
     Raises:
-      UserError: a value that is not one of those there are, or out of range.
+      UserError: a value that is not one of those there are, or out of range; a server's address
+        that may hold a key.
     """
     config = config.copy_and_resolve_references().unlock()
+    _check_address("config.model.spec", config.model.spec)
+    _check_address("config.judge.spec", config.judge.spec)
     name = config.benchmark
     _set_missing(config, "decoding.max_tokens", MAX_TOKENS.get(name, 64))
     if config.dataset.name is None and name in DATASETS:
@@ -58,6 +66,17 @@ def resolve(config: ConfigDict) -> ConfigDict:
     check_choice("config.only", config.only, ("", "generate", "judge", "score"))
     _check_numbers(config)
     return config.lock()
+
+
+def _check_address(key: str, spec: str) -> None:
+    """UserError, which does not repeat it, for a server's address with a user or a query."""
+    name, _, target = spec.partition(":")
+    address = target.partition("#")[0]
+    if name == "server" and ("?" in target or not _ADDRESS.fullmatch(address)):
+        raise UserError(
+            f"the address in {key} may have a host, a port and a path, but neither a user nor a "
+            "query, since it is recorded; put a key into the environment variable MMGEN_API_KEY."
+        )
 
 
 def _set_missing(config: ConfigDict, path: str, value: Any) -> None:

@@ -191,6 +191,37 @@ def test_score_without_answers_and_other_refusals(data_dir, tmp_path):
         run(config_of(data_dir, "", shard="4/4"), str(tmp_path / "y"))
 
 
+@pytest.mark.parametrize("role", ["model", "judge"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://me:sk-secret@host/v1#m",
+        "https://host/v1?api-key=sk-secret#m",
+        "https://host/v1#m?api-key=sk-secret",
+        "me:sk-secret@host/v1#m",
+        "https://me:sk-secret#1@host/v1#m",
+    ],
+)
+def test_an_address_that_holds_a_key_is_refused_before_anything_is_written(
+    data_dir, tmp_path, role, address
+):
+    folder = tmp_path / "run"
+    config = config_of(data_dir, "model=fake:perfect")
+    with config.unlocked():
+        config[role].spec = f"server:{address}"
+    with pytest.raises(UserError, match="MMGEN_API_KEY") as refused:
+        run(config, str(folder), command=f"--config.{role}.spec=server:{address}")
+    assert "sk-secret" not in str(refused.value)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    "address", ["http://localhost:8000/v1#org/name@r1", "https://[::1]:80/v1#m", "http://host#m"]
+)
+def test_an_ordinary_address_is_taken(data_dir, address):
+    assert f"server:{address}" in describe(config_of(data_dir, f"model=server:{address}"))
+
+
 def test_describe_shows_the_first_prompt_without_asking(data_dir):
     text = describe(config_of(data_dir, "prompt=harness,model=jax:/nowhere"))
     assert "stage generate asks the model: 30 requests" in text

@@ -96,8 +96,8 @@ class JsonClient:
     ) -> Reply:
         """What `read` makes of the reply to `body`.
 
-        Tried again after 429 and 5xx but 501 (as late as the server asks for), a broken or timed-out
-        connection, a reply that is no JSON or that `read` cannot use.
+        Tried again after 429 and 5xx but 501 (as late as the server asks for), a broken or
+        timed-out connection, a reply that is no JSON or that `read` cannot use.
 
         Args:
           path: below the address, "/completions".
