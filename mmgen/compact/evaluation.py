@@ -102,14 +102,16 @@ def _texts(experiment: CompactExperiment, output: dict[str, np.ndarray]) -> list
 
 
 def _known(experiment: CompactExperiment, split: str) -> dict[str, np.ndarray]:
-    """What a built-in world knows of every window, of the system with the run's modalities."""
+    """What a built-in world knows of every window, of the system with the run's own modalities."""
     known = experiment.dataset.known(split)
     if not known:
         return {}
     from mmgen.data.worlds.kitchen_grammar import MODALITIES, MODALITY_SETS
 
-    dropped = experiment.config.dataset.dropped
-    seen = {name for name in experiment.inputs.features if name in MODALITIES} - set(dropped)
+    # What is taken from another window says nothing of this one.
+    data = experiment.config.dataset
+    told = set(experiment.inputs.features) - {*data.dropped, *data.shuffled}
+    seen = told & set(MODALITIES)
     found = {}
     for name, values in known.items():
         who, system, score = name.split("/")

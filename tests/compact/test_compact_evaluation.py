@@ -86,6 +86,26 @@ def test_records_say_what_was_asked_and_answered(plain, with_audio):
     assert {record["nll"] is None for record in records} == {True, False}
 
 
+@pytest.mark.parametrize(
+    ("changes", "system"),
+    [
+        ({}, "AL"),
+        ({"dataset.dropped": ("audio",)}, "L"),
+        ({"dataset.shuffled": ("audio",)}, "L"),
+    ],
+    ids=str,
+)
+def test_the_optimum_sees_what_the_run_sees_of_a_window(with_audio, changes, system):
+    """Audio of another window says nothing: what is left is the text."""
+    dataset = with_audio()
+    columns = {"optimum/L/ca": 0.25, "optimum/AL/ca": 0.5}
+    dataset.info["splits"]["test"]["known"] = list(columns)
+    (dataset.root / "known").mkdir()
+    np.save(dataset.root / "known" / "test.npy", np.tile([*columns.values()], (3, 1)))
+    for record in records_of(dataset, **changes):
+        assert record["optimum_ca"] == columns[f"optimum/{system}/ca"]
+
+
 def test_features_the_data_set_lacks_are_named_but_for_optional_ones(plain, with_audio):
     with pytest.raises(UserError, match="'audio', but the data set kitchen_world_mcd has none"):
         input_groups(settings(plain), plain)
