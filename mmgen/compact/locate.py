@@ -32,14 +32,14 @@ def locate_compact(config: ConfigDict) -> CompactDataset:
         if config.dataset[key] is not None
     }
     if name == WORLD:
-        return open_compact(_built_world(folder, config.data_seed, given))
+        return open_compact(_built_world(folder, config.data_seed or 0, given))
     for key in WORLD_KEYS:
         if key in given:
             raise UserError(
                 f"config.dataset.{key} belongs to the built-in {WORLD}, but config.dataset.name is "
                 f"'{name}'; leave it out (the argument 'smoke' sets it, too)."
             )
-    root = folder / (_real_name(config.data_seed, given) if name == REAL else name)
+    root = folder / (_real_name(config.data_seed or 0, given) if name == REAL else name)
     if not (root / "dataset.json").is_file():
         wanted = " ".join(f"--{key.replace('_', '-')}={value}" for key, value in given.items())
         raise UserError(
@@ -47,7 +47,22 @@ def locate_compact(config: ConfigDict) -> CompactDataset:
             f"{REAL} --raw DIR --out {folder} {wanted}`".rstrip()
             + f", or name the built-in '{WORLD}'."
         )
-    return open_compact(root)
+    dataset = open_compact(root)
+    _check_given(config, dataset)
+    return dataset
+
+
+def _check_given(config: ConfigDict, dataset: CompactDataset) -> None:
+    """A data set named as a whole is divided already: keys may repeat how, not ask for more."""
+    own = dataset.info["settings"] | {"data_seed": dataset.info["data_seed"]}
+    asked = {f"dataset.{key}": config.dataset[key] for key in SPLIT_KEYS}
+    for path, value in (asked | {"data_seed": config.data_seed}).items():
+        has = own.get(path.rsplit(".", 1)[-1])
+        if value is not None and value != has:
+            raise UserError(
+                f"config.{path} is {value!r}, but the data set '{dataset.info['name']}' was built "
+                f"with {has!r}; leave it out, or name a data set that was built so."
+            )
 
 
 def _real_name(data_seed: int, given: dict) -> str:

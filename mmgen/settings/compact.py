@@ -73,6 +73,12 @@ METRICS = {
 }
 """What training is steered by: unigram BLEU, or accuracy (appendix D.1)."""
 
+STEERING = ("em", "ca", "verb_ca", "noun_ca", "bleu1_joined", "bleu1_plain")
+"""Metrics of which more is better, so that training may be steered by them."""
+
+ATOM_STEERING = ("em", "ca")
+"""Those of them that the tasks verb and noun have."""
+
 CHOICES = {
     "profile": ("paper",),
     "task": tuple(METRICS),
@@ -111,8 +117,9 @@ def compact_config() -> ConfigDict:
     config.name = "experiment"
     # Initialisation, dropout and the order of the examples.
     config.seed = 0
-    # World and split. Runs of several seeds vary `seed` only.
-    config.data_seed = 0
+    # World and split; None: 0, or that of the prepared data set that `dataset.name` names. Runs of
+    # several seeds vary `seed` only.
+    config.data_seed = placeholder(int)
     # Train this many seeds one after the other, from `seed` on: workdirs s0, s1, ... and a mean.
     config.num_seeds = 1
     # No code of the authors is public, so there is the paper alone.
@@ -318,6 +325,7 @@ def resolve(config: ConfigDict, info: Mapping[str, Any]) -> ConfigDict:
     check_early(config)
     world = bool(info["world"])
     settings = info["settings"]
+    set_missing(config, "data_seed", info["data_seed"])
     for name in ("split", "target_dc", "validation"):
         set_missing(config, f"dataset.{name}", settings.get(name))
     set_missing(config, "model.size", "small" if world else "paper")
@@ -345,6 +353,9 @@ def _validate(config: ConfigDict) -> None:
             f"config.control.metric is {config.control.metric!r}; only validation may steer a run: "
             "give one that begins with 'validation/'."
         )
+    names = STEERING if config.task == "utterance" else ATOM_STEERING
+    metrics = [f"validation/{name}" for name in names]
+    check_choice("config.control.metric", config.control.metric, metrics)
     for path in ("evaluation.splits", "evaluation.curves"):
         for name in get(config, path):
             check_choice(f"config.{path}", name, ("train", "validation", "test"))

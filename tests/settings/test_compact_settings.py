@@ -14,7 +14,8 @@ NAMES = ("l", "vl", "al", "ol", "avl", "oal", "merlotr", "imagebind")
 
 
 def info(world):
-    return {"world": world, "settings": {"split": "mcd", "target_dc": 1.0, "validation": "heldout"}}
+    settings = {"split": "mcd", "target_dc": 1.0, "validation": "heldout"}
+    return {"world": world, "settings": settings, "data_seed": 3}
 
 
 def test_the_published_values_are_those_of_real_data():
@@ -29,6 +30,7 @@ def test_the_published_values_are_those_of_real_data():
     )
     assert (control.patience, control.stop_after) == (40, 50)
     assert control.metric == "validation/bleu1_joined"
+    assert config.data_seed == 3
     assert resolve(compact_config().lock(), info(world=True)).model.size == "small"
 
 
@@ -53,6 +55,8 @@ def test_every_system_has_a_config_that_takes_the_arguments(monkeypatch, name):
         ("dataset.split", "mdc", "did you mean 'mcd'"),
         ("model.fusion", "early", "config.model.fusion"),
         ("control.metric", "test/em", "only validation may steer"),
+        ("control.metric", "validation/nll", "'validation/nll', which is not one of"),
+        ("control.metric", "validation/unparsable", "not one of 'validation/em'"),
         ("batch_size", 0, "config.batch_size"),
         ("buckets.max", 4, "config.buckets.max"),
         ("evaluation.splits", ("novel",), "config.evaluation.splits"),
@@ -62,6 +66,16 @@ def test_wrong_values_are_named(key, value, words):
     config = compact_config()
     config.update_from_flattened_dict({key: value})
     with pytest.raises(UserError, match=words):
+        resolve(config.lock(), info(world=False))
+
+
+def test_atoms_are_steered_by_what_they_have():
+    config = compact_config()
+    config.update_from_flattened_dict({"task": "noun", "control.metric": "validation/ca"})
+    assert resolve(config.lock(), info(world=False)).control.metric == "validation/ca"
+    config = compact_config()
+    config.update_from_flattened_dict({"task": "noun", "control.metric": "validation/noun_ca"})
+    with pytest.raises(UserError, match="validation/noun_ca"):
         resolve(config.lock(), info(world=False))
 
 
