@@ -1,6 +1,7 @@
 """Importers of clip features: what is in the source comes out, and nothing else."""
 
 import importlib.util
+import json
 import sys
 
 import numpy as np
@@ -114,6 +115,27 @@ def database(clips, frames_of):
         for clip in clips
         for frame in frames_of(clip_span(clip, 30.0))
     }
+
+
+def test_another_thread_may_ask_for_another_video_at_any_time(tmp_path):
+    for number in (1, 2):
+        text = json.dumps({"frame": number, "detections": []})
+        (tmp_path / f"V{number}_detections.jsonl").write_text(text + "\n")
+    proposals = rulstm.proposals_of(tmp_path, 0.0)
+
+    class Interrupted(str):
+        """A name at whose second look-up the other thread comes first."""
+
+        looked_up = 0
+
+        def __hash__(self):
+            self.looked_up += 1
+            if self.looked_up == 2:
+                assert proposals("V2") == {2: 0}
+            return super().__hash__()
+
+    assert proposals("V1") == {1: 0}
+    assert proposals(Interrupted("V1")) == {1: 0}
 
 
 def test_the_key_of_a_frame_is_rulstms():

@@ -4,6 +4,7 @@ Key of a frame: `P01_01_frame_0000000123.jpg`, frames at 30 per second; value: t
 float32 vector (RULSTM/dataset.py: SequenceDataset and read_data).
 """
 
+import functools
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -103,15 +104,15 @@ def _vector(value: bytes, size: int | None, where: str) -> np.ndarray:
 
 
 def proposals_of(folder: pathlib.Path, threshold: float) -> Callable[[str], Mapping[int, int]]:
-    """Object proposals of videos from `FOLDER/VIDEO_detections.jsonl`, one video in memory."""
-    last: dict[str, dict[int, int]] = {}
+    """Object proposals of videos from `FOLDER/VIDEO_detections.jsonl`.
 
+    Threads may share it. Two videos are in memory: clips are read in order, a few at a time.
+    """
+
+    @functools.lru_cache(maxsize=2)
     def of(video: str) -> Mapping[int, int]:
-        if video not in last:
-            path = folder / f"{video}_detections.jsonl"
-            last.clear()
-            last[video] = read_proposals(path, threshold) if path.is_file() else {}
-        return last[video]
+        path = folder / f"{video}_detections.jsonl"
+        return read_proposals(path, threshold) if path.is_file() else {}
 
     return of
 
