@@ -55,7 +55,16 @@ DEFAULTS: dict[str, Any] = {
 }
 """Every setting and its default; `WindowRules` and `SplitSettings` say what theirs mean."""
 
-MARKED = ("profile", "compounds", "atoms_from", "unseen", "group", "ties", "validation")
+MARKED = (
+    "profile",
+    "compounds",
+    "atoms_from",
+    "unseen",
+    "group",
+    "ties",
+    "validation",
+    "atom_limit",
+)
 """Choices that are part of the name where they are not the default, after `split` and target."""
 
 ASIDE = ("name", "licence", "report_seeds", "figures", "max_missing")
@@ -112,7 +121,7 @@ def build_compact(request: BuildRequest) -> pathlib.Path:
     """Build it; returns its folder.
 
     The name tells split, target and other choices: `compact_mcd`, `compact_mcd_dc0.6`,
-    `compact_resplit`, `compact_mcd_unseen-window_s3` (data seed 3).
+    `compact_resplit`, `compact_mcd_unseen-window_s3` (data seed 3), `compact_mcd_n60-20-20`.
 
     Raises:
       UserError: a file is missing or damaged, an unknown choice, a split that cannot be had.
@@ -142,11 +151,18 @@ def build_compact(request: BuildRequest) -> pathlib.Path:
     return writer.root
 
 
-def make_recipe(choice: Mapping[str, Any], data_seed: int) -> Recipe:
+def make_recipe(
+    choice: Mapping[str, Any], data_seed: int, usual: SplitSettings | None = None
+) -> Recipe:
     """The recipe of chosen settings, a value for every key of `DEFAULTS`.
 
+    Args:
+      choice: the settings.
+      data_seed: of the division.
+      usual: the default choices of a split, `SplitSettings()` if None.
+
     Raises:
-      UserError: a choice that is none.
+      UserError: a choice that is none, or that another makes void.
     """
     if data_seed < 0:
         raise UserError(f"--seed={data_seed}: expected a number from 0 up")
@@ -158,7 +174,7 @@ def make_recipe(choice: Mapping[str, Any], data_seed: int) -> Recipe:
     chosen = {key: choice[key] for key in SplitSettings._fields}
     settings = SplitSettings(**chosen | {"sizes": tuple(choice["sizes"])})
     rules.check()
-    settings.check()
+    settings.check(usual)
     aside = ("strict", "report_seeds", "figures", "max_missing")
     return Recipe(rules, settings, data_seed, *(choice[key] for key in aside))
 
@@ -270,7 +286,9 @@ def dataset_name(stem: str, recipe: Recipe, usual: SplitSettings | None = None) 
             if getattr(chosen, name) != getattr(default, name)
         ]
     if settings.sizes != usual.sizes:
-        marks.append(f"n{sum(settings.sizes)}")
+        marks.append("n" + "-".join(map(str, settings.sizes)))
+    if not recipe.strict:
+        marks.append("lenient")
     if recipe.data_seed:
         marks.append(f"s{recipe.data_seed}")
     return "_".join([stem, *marks])

@@ -31,6 +31,10 @@ CHOICES: dict[str, tuple[str, ...]] = {
 LOWEST_TARGET = 0.1
 """Below it even the split with the most alike compounds need not come."""
 NEAR_TARGET = 0.02
+AT_RANDOM = ("random", "random_by_video")
+SEARCH = ("target_dc", "unseen", "profile", "validation")
+"""Settings of the search for a divergence, which splits at random do not make."""
+
 VALIDATION_SHARE = 0.1
 """Share of the training windows that validate with `validation="train"`."""
 
@@ -67,8 +71,12 @@ class SplitSettings(NamedTuple):
     ties: str = "compound"
     validation: str = "heldout"
 
-    def check(self) -> None:
-        """UserError for a choice that is none."""
+    def check(self, usual: "SplitSettings | None" = None) -> None:
+        """UserError for a choice that is none, or that another makes void.
+
+        Args:
+          usual: the default choices, `SplitSettings()` if None: they ask for nothing.
+        """
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:
                 raise UserError(
@@ -86,6 +94,35 @@ class SplitSettings(NamedTuple):
             )
         if not 0 < self.atom_limit <= 1:
             raise UserError(f"--atom-limit={self.atom_limit}: choose a divergence above 0")
+        self._check_together(usual or SplitSettings())
+
+    def _check_together(self, usual: "SplitSettings") -> None:
+        for name in SEARCH if self.split in AT_RANDOM else ():
+            if getattr(self, name) != getattr(usual, name):
+                raise UserError(
+                    f"--{name.replace('_', '-')}={getattr(self, name)} means nothing with "
+                    f"--split={self.split}, which is drawn at random: leave it out"
+                )
+        if self.group == "video" and self.split in ("random", "resplit"):
+            raise UserError(
+                f"--group=video cannot be had with --split={self.split}, which draws single "
+                "windows: use --split=random_by_video"
+            )
+        if self.validation == "train" and self.split == "resplit":
+            raise UserError(
+                "--validation=train cannot be had with --split=resplit, whose parts are alike: "
+                "leave it out"
+            )
+        if self.validation == "train" and self.group == "video":
+            raise UserError(
+                "--validation=train draws single windows of train, whose videos --group=video "
+                "would keep apart: leave one of them out"
+            )
+        if self.unseen == "window" and self.target_dc < 1:
+            raise UserError(
+                f"--unseen=window cannot be had with --target-dc={self.target_dc}, which wants "
+                "compounds on both sides: give --target-dc=1"
+            )
 
 
 class Division(NamedTuple):

@@ -101,8 +101,8 @@ def build_kitchen_world(
     chosen = dataclasses.asdict(settings)
     data_seed = chosen.pop("data_seed")
     bare = {"report_seeds": 0, "figures": False}
-    recipe = make_recipe(DEFAULTS | _split(settings) | bare, data_seed)
     usual = SplitSettings(**_split(KitchenWorldSettings()))
+    recipe = make_recipe(DEFAULTS | _split(settings) | bare, data_seed, usual)
     info = {
         "name": dataset_name(NAME, recipe, usual),
         "builder": f"{__name__}:{build_kitchen_world.__name__}",

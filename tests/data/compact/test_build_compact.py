@@ -9,6 +9,7 @@ import pytest
 from tiny_epic import COLUMNS, clip_row, rows, write_csv, write_raw
 
 from mmgen.data.build import build, main
+from mmgen.data.builders.compact import DEFAULTS, dataset_name, make_recipe
 from mmgen.data.builders.request import BuildRequest
 from mmgen.data.compact.dataset import open_compact, verify_compact
 from mmgen.data.compact.facts import seed_facts
@@ -46,7 +47,7 @@ def built(raw, tmp_path):
 
 
 def test_what_was_built_is_read_back(built):
-    assert built.root.name == built.info["name"] == "compact_mcd_n100"
+    assert built.root.name == built.info["name"] == "compact_mcd_atom-limit-0.2_n60-20-20"
     assert {name: len(built.split(name)) for name in built.info["splits"]} == {
         "train": 60,
         "validation": 20,
@@ -75,14 +76,29 @@ def test_building_twice_gives_the_same_bytes(raw, tmp_path, full):
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
-        ({"target_dc": 0.6}, "compact_mcd_dc0.6_n100"),
-        ({"split": "resplit", "name": "mine"}, "mine_resplit_n100"),
-        ({"group": "video", "shared": "noun"}, "compact_mcd_group-video_shared-noun_n100"),
+        ({"target_dc": 0.6}, "compact_mcd_dc0.6_atom-limit-0.2_n60-20-20"),
+        ({"split": "resplit", "name": "mine"}, "mine_resplit_atom-limit-0.2_n60-20-20"),
+        (
+            {"group": "video", "shared": "noun"},
+            "compact_mcd_group-video_atom-limit-0.2_shared-noun_n60-20-20",
+        ),
+        ({"sizes": [50, 30, 20]}, "compact_mcd_atom-limit-0.2_n50-30-20"),
+        ({"atom_limit": 0.3}, "compact_mcd_atom-limit-0.3_n60-20-20"),
+        ({"strict": False}, "compact_mcd_atom-limit-0.2_n60-20-20_lenient"),
     ],
 )
 def test_the_name_tells_the_choices(raw, tmp_path, settings, name):
     dataset = small(raw, tmp_path / "out", **settings)
     assert dataset.root.name == name
+
+
+def test_the_names_of_default_data_sets_are_short():
+    for settings, name in (
+        ({}, "compact_mcd"),
+        ({"target_dc": 0.6}, "compact_mcd_dc0.6"),
+        ({"split": "random_by_video"}, "compact_random_by_video"),
+    ):
+        assert dataset_name("compact", make_recipe(DEFAULTS | settings, 0)) == name
 
 
 def test_the_report_holds_every_table(full):
@@ -144,8 +160,8 @@ def test_skipped_rows_are_in_the_report(tmp_path):
 def test_the_command_line(raw, tmp_path, capsys):
     out = tmp_path / "out"
     main(["compact", "--raw", str(raw), "--out", str(out), "--split=random", "--seed=2", *COMMAND])
-    assert "data set compact_random_n100_s2" in capsys.readouterr().out
-    root = out / "compact_random_n100_s2"
+    assert "data set compact_random_atom-limit-0.2_n60-20-20_s2" in capsys.readouterr().out
+    root = out / "compact_random_atom-limit-0.2_n60-20-20_s2"
     main(["--check", str(root)])
     assert "every checksum is right" in capsys.readouterr().out
     with pytest.raises(UserError, match="built already"):

@@ -135,6 +135,42 @@ def test_what_cannot_be_had_is_one_sentence(many, change, complaint):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"group": "video", "validation": "train"}, "leave one of them out"),
+        ({"group": "video", "split": "resplit"}, "use --split=random_by_video"),
+        ({"group": "video", "split": "random"}, "use --split=random_by_video"),
+        ({"unseen": "window", "target_dc": 0.6}, "give --target-dc=1"),
+        ({"validation": "train", "split": "resplit"}, "with --split=resplit"),
+        *(
+            ({name: value, "split": split}, f"means nothing with --split={split}")
+            for split in ("random", "random_by_video")
+            for name, value in (
+                ("validation", "train"),
+                ("target_dc", 0.6),
+                ("unseen", "window"),
+                ("profile", "literal"),
+            )
+        ),
+    ],
+    ids=str,
+)
+def test_choices_that_others_make_void_are_one_sentence(change, complaint):
+    with pytest.raises(UserError, match=complaint) as caught:
+        SMALL._replace(**change).check()
+    assert "\n" not in str(caught.value)
+
+
+def test_defaults_ask_for_nothing():
+    """A world's own divergence is no reason to refuse its split at random."""
+    usual = SMALL._replace(target_dc=0.6)
+    for split in ("random", "random_by_video", "resplit"):
+        usual._replace(split=split).check(usual)
+    with pytest.raises(UserError, match="--target-dc"):
+        usual._replace(split="random", target_dc=0.8).check(usual)
+
+
 def test_trivial_scores_by_hand(tiny):
     table, windows = tiny
     clips = windows.clips

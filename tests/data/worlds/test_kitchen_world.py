@@ -259,7 +259,7 @@ def bytes_of(root):
 def test_building_twice_gives_the_same_bytes(built, tmp_path):
     build_kitchen_world(tmp_path / "again", kitchen_settings("smoke"))
     assert bytes_of(tmp_path / "again") == bytes_of(built.root)
-    assert built.info["name"] == "kitchen_world_mcd_dc0.6_n480"
+    assert built.info["name"] == "kitchen_world_mcd_dc0.6_atom-limit-0.05_n240-120-120"
     assert built.info["world"]
     verify_compact(built)
 
@@ -315,7 +315,7 @@ def test_the_split_is_that_of_the_builder(built, tmp_path):
     settings = kitchen_settings("smoke", split="resplit", data_seed=0)
     build_kitchen_world(tmp_path / "resplit", settings)
     other = open_compact(tmp_path / "resplit")
-    assert other.info["name"] == "kitchen_world_resplit_dc0.6_n480"
+    assert other.info["name"] == "kitchen_world_resplit_dc0.6_atom-limit-0.05_n240-120-120"
     pools = [
         {one["key"] for name in dataset.info["splits"] for one in dataset.split(name)}
         for dataset in (built, other)
@@ -375,7 +375,7 @@ def test_the_command_line_builds_it_where_runs_look(tmp_path, capsys):
     command = ["kitchen_world", "--out", str(tmp_path), "--sizes=[60,30,30]", "--videos=6"]
     main([*command, "--target-dc=1", "--atom-limit=0.2", "--seed=3"])
     text = capsys.readouterr().out
-    assert "data set kitchen_world_mcd_n120_s3 in" in text
+    assert "data set kitchen_world_mcd_atom-limit-0.2_n60-30-30_s3 in" in text
     assert "## Known answers" in text
     (folder,) = tmp_path.iterdir()
     assert folder.name.startswith("kitchen_world-")
