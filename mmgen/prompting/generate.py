@@ -58,7 +58,8 @@ def ask(
       pause: waits so many seconds.
     """
     start = time.perf_counter()
-    keyed = {request_key(request, backend.identity): request for request in requests}
+    identity = backend.identity
+    keyed = {request_key(request, identity): request for request in requests}
     fresh, failed = missing(keyed, store)
     shown = Progress(len(fresh) + len(failed), examples_per_step=1, enabled=progress)
     tokens = done = 0

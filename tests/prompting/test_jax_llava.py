@@ -52,6 +52,9 @@ def answers(backend):
         raw(Text("a" * 300)),
         raw(RED, want="image"),
         raw(Picture(data=b"no picture")),
+        raw(Text("a"), decoding=Decoding(max_tokens=6, temperature=-1.0)),
+        raw(Text("a"), decoding=Decoding(max_tokens=0)),
+        raw(Text("a"), decoding=Decoding(max_tokens=6, top_p=0.0)),
     ]
     return dict(backend.answer(requests))
 
@@ -70,6 +73,8 @@ def test_what_cannot_be_asked_is_an_error_of_its_own(answers):
     assert "301 tokens" in answers[3].error
     assert "paints no pictures" in answers[4].error
     assert "cannot be decoded" in answers[5].error
+    for row in (6, 7, 8):
+        assert "cannot be: at least 0, in (0, 1], at least 1" in answers[row].error
 
 
 def test_the_order_of_pictures_matters_and_that_of_requests_does_not(backend, answers):
@@ -124,10 +129,18 @@ def test_identity_tells_models_and_settings_apart(backend):
     identity = backend.identity
     assert identity["template"] == VICUNA
     json.dumps(identity)
+    assert identity["ends"] == list(backend._model.language.config.eos)
     shorter = open_jax_llava(str(FOLDER), BackendOptions(max_context=20))
     assert shorter.identity != identity
     ((_, answer),) = shorter.answer([INTERLEAVED])
     assert "reads 20" in answer.error
+
+
+def test_the_identity_is_made_once(backend, monkeypatch):
+    from mmgen.models.lm.tokenizer import Tokenizer
+
+    monkeypatch.setattr(Tokenizer, "digest", property(lambda _: pytest.fail("hashed again")))
+    assert backend.identity == backend.identity
 
 
 def test_a_folder_without_tokenizer_is_refused(tmp_path):

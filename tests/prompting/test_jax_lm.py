@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ from models.lm.tiny_lm import quick_programs, write_model
 
 from mmgen.errors import UserError
 from mmgen.models.lm.model import find_package
+from mmgen.models.lm.tokenizer import read_tokenizer
 from mmgen.prompting.backends import open_backend
 from mmgen.prompting.requests import Decoding, Picture, Request, Text, Turn
 
@@ -177,3 +179,37 @@ def test_smollm2_knows_the_capital_of_france():
     written, scored = answers(backend, requests)
     assert written.text == "The capital of France is Paris."
     assert np.argmax(scored.scores) == 0
+
+
+def test_whatever_shapes_answers_is_part_of_the_identity(folder, tmp_path):
+    def changed(name, change):
+        other = shutil.copytree(folder, tmp_path / f"{len(list(tmp_path.iterdir()))}")
+        path = other / name
+        values = json.loads(path.read_text()) if path.exists() else {}
+        change(values)
+        path.write_text(json.dumps(values))
+        return open_backend(f"jax:{other}").identity
+
+    def same(values):
+        del values
+
+    identities = [
+        changed("tokenizer.json", same),
+        changed("generation_config.json", lambda v: v.update(eos_token_id=[2, 7])),
+        changed("tokenizer.json", lambda v: v["model"].update(merges=[])),
+        changed("tokenizer.json", lambda v: v.update(normalizer={"type": "Lowercase"})),
+        changed("tokenizer.json", lambda v: v.update(post_processor=None)),
+    ]
+    for identity in identities:
+        identity.pop("name")
+    told = {json.dumps(identity, sort_keys=True) for identity in identities}
+    assert len(told) == len(identities)
+    plain = open_backend(f"jax:{folder}").identity
+    assert {key: plain[key] for key in identities[0]} == identities[0]
+
+
+def test_the_tokenizers_digest_is_the_same_after_use(folder):
+    tokenizer = read_tokenizer(folder)
+    before = tokenizer.digest
+    tokenizer.encode("the cat", rendered=False)
+    assert tokenizer.digest == before

@@ -44,10 +44,14 @@ class Tokenizer:
 
     @property
     def digest(self) -> str:
-        """Hex SHA-256 over vocabulary, special tokens and chat template."""
+        """Hex SHA-256 over all that turns text to tokens and back, and the chat template."""
+        rules = json.loads(self._tokenizer.backend_tokenizer.to_str())
+        # Set by each call for itself.
+        rules |= {"truncation": None, "padding": None}
         parts = (
-            sorted(self._tokenizer.get_vocab().items()),
-            sorted(map(str, self._tokenizer.all_special_tokens)),
+            rules,
+            (self._tokenizer.bos_token_id, self._tokenizer.eos_token_id),
+            sorted(self._tokenizer.all_special_ids),
             self._tokenizer.chat_template,
         )
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -10,15 +10,25 @@ from jaxtyping import Float
 
 from mmgen.errors import UserError
 from mmgen.models.lm.buckets import batches, bucket
-from mmgen.models.lm.generate import Continuation, Prompt, generate
+from mmgen.models.lm.generate import Continuation, generate
 from mmgen.models.lm.images import decode_image
 from mmgen.models.lm.llava import expand
 from mmgen.models.lm.llava_model import LlavaModel, open_llava, read_interleaved, see
-from mmgen.models.lm.score import Candidates, ChoiceScores, score, split_choices
+from mmgen.models.lm.score import Candidates, ChoiceScores, score
 from mmgen.models.lm.tokenizer import Untemplated
 from mmgen.prompting.backends import BackendOptions
-from mmgen.prompting.backends.jax_options import chosen_batch_size, chosen_mesh, fitted
-from mmgen.prompting.backends.llava_prompt import Unreadable, choose_template, prompt_ids
+from mmgen.prompting.backends.jax_options import (
+    Unanswerable,
+    check_decoding,
+    check_length,
+    choices_after,
+    chosen_batch_size,
+    chosen_mesh,
+    fitted,
+    identity_of,
+    to_be_continued,
+)
+from mmgen.prompting.backends.llava_prompt import choose_template, prompt_ids
 from mmgen.prompting.requests import Answer, Picture, Request
 
 BATCH_SIZE = 8
@@ -56,24 +66,17 @@ class JaxLlava:
         """
         self._model = model
         self._template = choose_template(model.language.tokenizer)
-        self._facts = dict(facts or {})
+        # Made once: it is asked for with every request.
+        self._identity = identity_of("jax_llava", model.language, facts) | {
+            "template": self._template
+        }
         self._seen: collections.OrderedDict[str, np.ndarray] = collections.OrderedDict()
         self.batch_size = batch_size
 
     @property
     def identity(self) -> dict[str, Any]:
         """See `Backend`."""
-        language = self._model.language
-        return {
-            "backend": "jax_llava",
-            "name": language.name,
-            "digest": language.digest,
-            "tokenizer": language.tokenizer.digest,
-            "template": self._template,
-            "dtype": np.dtype(language.dtype).name,
-            "max_context": language.config.max_length,
-            **self._facts,
-        }
+        return dict(self._identity)
 
     def answer(self, requests: Sequence[Request]) -> Iterator[tuple[int, Answer]]:
         """See `Backend`; embeddings exist for one batch at a time."""
@@ -81,7 +84,7 @@ class JaxLlava:
         for index, request in enumerate(requests):
             try:
                 questions.append(self._encode(index, request))
-            except (Unreadable, Untemplated, UserError) as error:
+            except (Unanswerable, Untemplated, UserError) as error:
                 yield index, Answer(error=str(error))
         for members in batches(questions, _shape, self.batch_size):
             yield from self._batch([questions[place] for place in members])
@@ -96,7 +99,7 @@ class JaxLlava:
                 yield question.number, Answer(error=str(error))
         language = self._model.language
         if not questions[0].choices:
-            prompts = [_prompt(question.request, states) for question, states in read]
+            prompts = [to_be_continued(states, question.request) for question, states in read]
             for place, one in generate(language, prompts, self.batch_size):
                 yield read[place][0].number, _written(one, len(prompts[place].inputs))
             return
@@ -106,9 +109,9 @@ class JaxLlava:
             yield question.number, _scored(scored, question, len(states))
 
     def _encode(self, index: int, request: Request) -> _Question:
-        """The request in tokens; Unreadable if it cannot be asked."""
+        """The request in tokens; Unanswerable if it cannot be asked."""
         if request.want == "image":
-            raise Unreadable("LLaVA-1.5 paints no pictures")
+            raise Unanswerable("LLaVA-1.5 paints no pictures")
         ids = prompt_ids(request, self._template, self._model)
         choices: tuple[tuple[int, ...], ...] = ()
         room = request.decoding.max_tokens
@@ -117,17 +120,12 @@ class JaxLlava:
                 prompt_ids(request, self._template, self._model, choice)
                 for choice in request.choices
             ]
-            shared, choices = split_choices(ids, texts)
-            if not all(choices):
-                raise Unreadable("a choice is empty, so it has no probability")
+            shared, choices = choices_after(ids, texts)
             ids, room = ids[:shared], max(map(len, choices))
+        else:
+            check_decoding(request.decoding)
         expanded, sources = expand(ids, self._model.config)
-        limit = self._model.language.config.max_length
-        if len(expanded) + room > limit:
-            raise Unreadable(
-                f"the prompt has {len(expanded)} tokens and the answer up to {room}, but the model "
-                f"reads {limit} in all"
-            )
+        check_length(len(expanded), room, self._model.language.config.max_length)
         return _Question(index, request, expanded, sources, choices)
 
     def _read(self, question: _Question) -> Float[np.ndarray, "t k"]:
@@ -167,18 +165,6 @@ def open_jax_llava(target: str, options: BackendOptions) -> JaxLlava:
 
 def _shape(question: _Question) -> tuple[int, int]:
     return len(question.choices), bucket(len(question.ids))
-
-
-def _prompt(request: Request, states: Float[np.ndarray, "t k"]) -> Prompt:
-    decoding = request.decoding
-    return Prompt(
-        states,
-        decoding.max_tokens,
-        decoding.temperature,
-        decoding.top_p,
-        decoding.stop,
-        request.seed,
-    )
 
 
 def _written(one: Continuation, prompt_tokens: int) -> Answer:

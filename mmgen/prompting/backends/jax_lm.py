@@ -9,18 +9,24 @@ import numpy as np
 from mmgen.models.lm.generate import Prompt, generate
 from mmgen.models.lm.llava_model import is_llava
 from mmgen.models.lm.model import LanguageModel, find_package, open_model
-from mmgen.models.lm.score import Candidates, score, split_choices
+from mmgen.models.lm.score import Candidates, score
 from mmgen.models.lm.tokenizer import Untemplated
 from mmgen.prompting.backends import BackendOptions
 from mmgen.prompting.backends.jax_llava import open_jax_llava
-from mmgen.prompting.backends.jax_options import chosen_batch_size, chosen_mesh, fitted
+from mmgen.prompting.backends.jax_options import (
+    Unanswerable,
+    check_decoding,
+    check_length,
+    choices_after,
+    chosen_batch_size,
+    chosen_mesh,
+    fitted,
+    identity_of,
+    to_be_continued,
+)
 from mmgen.prompting.requests import Answer, Backend, Request, Text
 
 BATCH_SIZE = 16
-
-
-class Unanswerable(ValueError):
-    """A request that this model cannot be asked; the text says why."""
 
 
 class _Prepared(NamedTuple):
@@ -57,15 +63,7 @@ class JaxLM:
         self._model = model
         self.batch_size = batch_size
         # Made once: it is asked for with every request.
-        self._identity = {
-            "backend": "jax_lm",
-            "name": model.name,
-            "digest": model.digest,
-            "tokenizer": model.tokenizer.digest,
-            "dtype": np.dtype(model.dtype).name,
-            "max_context": model.config.max_length,
-            **(facts or {}),
-        }
+        self._identity = identity_of("jax_lm", model, facts)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -123,27 +121,18 @@ class JaxLM:
         tokenizer = self._model.tokenizer
         text = request.text if request.raw else tokenizer.render(messages(request))
         ids = tokenizer.encode(text, rendered=not request.raw)
+        limit = self._model.config.max_length
         if not request.choices:
-            self._check_length(len(ids), request.decoding.max_tokens)
-            return _Prepared(index, len(ids), _prompt(ids, request))
+            check_decoding(request.decoding)
+            check_length(len(ids), request.decoding.max_tokens, limit)
+            prompt = to_be_continued(np.array(ids, np.int32), request)
+            return _Prepared(index, len(ids), prompt)
         joint = [
             tokenizer.encode(text + choice, rendered=not request.raw) for choice in request.choices
         ]
-        shared, choices = split_choices(ids, joint)
-        if not all(choices):
-            raise Unanswerable("a choice is empty, so it has no probability")
-        self._check_length(shared, max(map(len, choices)))
+        shared, choices = choices_after(ids, joint)
+        check_length(shared, max(map(len, choices)), limit)
         return _Prepared(index, len(ids), Candidates(np.array(ids[:shared], np.int32), choices))
-
-    def _check_length(self, read: int, written: int) -> None:
-        limit = self._model.config.max_length
-        if read < 1:
-            raise Unanswerable("the prompt is empty, so there is nothing to go on from")
-        if read + written > limit:
-            raise Unanswerable(
-                f"the prompt has {read} tokens and the answer may have {written}, but the model "
-                f"reads {limit}; prompts are never cut"
-            )
 
 
 def open_jax(target: str, options: BackendOptions) -> Backend:
@@ -177,20 +166,3 @@ def messages(request: Request) -> list[dict[str, str]]:
         content = "".join(part.text for part in turn.parts if isinstance(part, Text))
         said.append({"role": turn.role, "content": content})
     return said
-
-
-def _prompt(ids: Sequence[int], request: Request) -> Prompt:
-    decoding = request.decoding
-    if decoding.temperature < 0 or not 0 < decoding.top_p <= 1 or decoding.max_tokens < 1:
-        raise Unanswerable(
-            f"temperature {decoding.temperature}, top_p {decoding.top_p} and max_tokens "
-            f"{decoding.max_tokens} cannot be: at least 0, in (0, 1], at least 1"
-        )
-    return Prompt(
-        np.array(ids, np.int32),
-        decoding.max_tokens,
-        decoding.temperature,
-        decoding.top_p,
-        decoding.stop,
-        request.seed,
-    )

@@ -5,6 +5,7 @@ from typing import Any
 
 from mmgen.models.lm.llava_model import LlavaModel
 from mmgen.models.lm.tokenizer import Tokenizer, Untemplated
+from mmgen.prompting.backends.jax_options import Unanswerable
 from mmgen.prompting.requests import Picture, Request, Text, Turn
 
 IMAGE = "<image>"
@@ -16,10 +17,6 @@ SYSTEM = (
 """What Vicuna v1 was told, and so LLaVA-1.5."""
 
 OWN, VICUNA = "own", "vicuna_v1"
-
-
-class Unreadable(ValueError):
-    """A request that this model cannot be asked; the text says why."""
 
 
 def choose_template(tokenizer: Tokenizer) -> str:
@@ -61,14 +58,14 @@ def prompt_ids(request: Request, template: str, model: LlavaModel, choice: str =
     """Tokens of the prompt, and of a choice after it, one per picture.
 
     Raises:
-      Unreadable: its words hold the token of a picture.
+      Unanswerable: its words hold the token of a picture.
     """
     tokenizer = model.language.tokenizer
     rendered = template == OWN and not request.raw
     text = prompt_text(request, template, tokenizer) + choice
     ids = tokenizer.encode(text, rendered=rendered)
     if ids.count(model.config.image_token) != len(request.pictures):
-        raise Unreadable(
+        raise Unanswerable(
             f"the prompt has {len(request.pictures)} pictures, but {IMAGE} stands in it "
             f"{ids.count(model.config.image_token)} times"
         )

@@ -96,11 +96,15 @@ def open_clip_judge(target: str, options: BackendOptions) -> ClipBackend:
     """The CLIP model in the folder `target`; UserError if there is none."""
     from mmgen.data.columns import file_sha256
     from mmgen.models.lm.clip_embedder import open_clip
+    from mmgen.models.lm.images import PROCESSOR_FILES
 
     folder = pathlib.Path(target).expanduser()
     embedder = open_clip(folder, options.batch_size or 32)
-    weights = {path.name: file_sha256(path) for path in sorted(folder.glob("*.safetensors"))}
-    return ClipBackend(embedder, {"weights": weights}, options.batch_size or 32)
+    processor = next(name for name in PROCESSOR_FILES if (folder / name).exists())
+    read = [*folder.glob("*.safetensors")]
+    read += [folder / name for name in ("config.json", "tokenizer.json", processor)]
+    files = {path.name: file_sha256(path) for path in sorted(read)}
+    return ClipBackend(embedder, {"files": files}, options.batch_size or 32)
 
 
 def clip_judge(parser: str = "robust") -> Judge:

@@ -2,6 +2,7 @@
 
 import io
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -144,7 +145,6 @@ def test_clip_takes_the_nearest_words_and_says_how_near():
 def test_a_clip_folder_is_opened_as_a_judge():
     folder = pathlib.Path(__file__).parents[2] / "fixtures" / "clip"
     backend = open_backend(f"clip:{folder}")
-    assert list(backend.identity["weights"]) == ["model.safetensors"]
     subjects = [
         Subject("image", COLOR, picture=picture("red"), target=Cell(2, 4)),
         Subject("text", COLOR, text="a red car", target=Cell(2, 4)),
@@ -152,6 +152,16 @@ def test_a_clip_folder_is_opened_as_a_judge():
     judged = ask(make_judge("clip:x", SETTINGS), backend, subjects)
     assert all(0 <= one.object < 10 and 0 <= one.attribute < 10 for one in judged.values())
     assert judged["text"].similarity[2] <= 100.001
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "preprocessor_config.json"])
+def test_every_file_that_clip_reads_is_part_of_its_identity(tmp_path, name):
+    folder = pathlib.Path(__file__).parents[2] / "fixtures" / "clip"
+    other = shutil.copytree(folder, tmp_path / "clip")
+    (other / name).write_text((other / name).read_text() + "\n")
+    first, second = open_backend(f"clip:{folder}"), open_backend(f"clip:{other}")
+    assert "model.safetensors" in first.identity["files"]
+    assert first.identity != second.identity
 
 
 def test_words_judge_abstains_from_two():
