@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from mmgen.core.checkpoint import Checkpointer
-from mmgen.core.loop import CHECKPOINTS, train
+from mmgen.core.loop import CHECKPOINTS, saved_control, train
 from mmgen.core.mesh import Mesh, make_mesh, param_shardings
 from mmgen.core.progress import Progress
 from mmgen.core.rng import stream_key
@@ -226,9 +226,7 @@ def _save_last(single: Single, state: PyTree, step: int) -> None:
     """The last state of a seed as the checkpoint of its own run, for predictions and more."""
     checkpoints = Checkpointer(single.folder.file(CHECKPOINTS), single.spec.keep)
     if step not in checkpoints.steps:
-        window = {"sums": {}, "steps": 0}
-        control = {"control": None, "evaluated": step, "metrics": {}, "window": window}
-        checkpoints.save(step, state, control, dict(single.spec.facts))
+        checkpoints.save(step, state, saved_control(step, {}), dict(single.spec.facts))
     checkpoints.close()
 
 

@@ -9,7 +9,7 @@ import logging
 import math
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -230,13 +230,8 @@ class Checkpointer:
     def _rank(self, metrics: dict[str, float] | None) -> dict[str, float] | None:
         if self._best is None or metrics is None:
             return None
-        name = self._best[0]
-        if name not in metrics:
-            raise UserError(
-                f'checkpoint.best is by "{name}", which the evaluation does not give; it gives '
-                f"{', '.join(sorted(metrics))}."
-            )
-        return None if math.isnan(metrics[name]) else {name: metrics[name]}
+        value = rank_of(metrics, self._best[0])
+        return None if value is None else {self._best[0]: value}
 
     def _check_space(self, state: TrainState) -> None:
         """Ask for room beforehand: Orbax leaves half a folder and a page of tracebacks."""
@@ -278,6 +273,20 @@ class _RaisedAnyway(logging.Filter):
 
 
 _RAISED_ANYWAY = _RaisedAnyway()
+
+
+def rank_of(metrics: Mapping[str, float], name: str) -> float | None:
+    """What the best checkpoint is chosen by; None for a value that is not a number.
+
+    Raises:
+      UserError: `metrics` has no such name.
+    """
+    if name not in metrics:
+        raise UserError(
+            f'checkpoint.best is by "{name}", which the evaluation does not give; it gives '
+            f"{', '.join(sorted(metrics))}."
+        )
+    return None if math.isnan(metrics[name]) else metrics[name]
 
 
 def _preservation(keep: int, best: tuple[str, str] | None) -> Any:

@@ -87,6 +87,29 @@ def update(control: Control, value: float) -> Control:
     return control._replace(stop=control.stop or stop)
 
 
+class Best(NamedTuple):
+    """The best evaluation so far, by whatever decides which checkpoint is kept.
+
+    Unlike `Control.best` it takes any gain, however small; of equals the first one stays.
+
+    Attributes:
+      value: of the metric, None before the first.
+      step: of the evaluation.
+    """
+
+    value: float | None = None
+    step: int | None = None
+
+
+def better(best: Best, mode: str, value: float | None, step: int) -> Best:
+    """`best` after one more evaluation; None is a value that cannot be ranked."""
+    if value is None:
+        return best
+    if best.value is not None and not (value < best.value if mode == "min" else value > best.value):
+        return best
+    return Best(value, step)
+
+
 def to_json(control: Control) -> dict[str, Any]:
     """`control` as a JSON object."""
     return control._asdict()

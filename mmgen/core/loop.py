@@ -18,8 +18,8 @@ from jaxtyping import Array
 from mmgen.core import control as control_lib
 from mmgen.core.announce import announce
 from mmgen.core.broadcast import from_first_process
-from mmgen.core.checkpoint import Checkpointer, NotFiniteError, Restored
-from mmgen.core.control import Control
+from mmgen.core.checkpoint import Checkpointer, NotFiniteError, Restored, rank_of
+from mmgen.core.control import Best, Control, better
 from mmgen.core.dispatch import make_dispatcher
 from mmgen.core.facts import environment, not_bit_equal
 from mmgen.core.mesh import born_sharded, param_shardings, put_replicated
@@ -38,6 +38,7 @@ from mmgen.errors import Diverged, UserError
 PyTree = Any
 
 CHECKPOINTS = "checkpoints"
+NO_WINDOW, NO_BEST = Window({}, 0), Best()
 AS_IT_IS = ("memory_fill",)
 """Scalars of which the last value is logged, not the mean since the last line."""
 
@@ -72,6 +73,31 @@ def train(
         return run.finish()
 
 
+def saved_control(
+    evaluated: int | None,
+    metrics: Mapping[str, float],
+    window: Window = NO_WINDOW,
+    best: Best = NO_BEST,
+    control: Control | None = None,
+) -> dict[str, Any]:
+    """What a checkpoint holds besides the state, for `_Run._resume`: a JSON object.
+
+    Args:
+      evaluated: step of the last evaluation, None before the first.
+      metrics: of that evaluation.
+      window: scalars since the last log line.
+      best: the best evaluation so far.
+      control: of the run, if it has one.
+    """
+    return {
+        "control": None if control is None else control_lib.to_json(control),
+        "evaluated": evaluated,
+        "metrics": dict(metrics),
+        "window": window._asdict(),
+        "best": best._asdict(),
+    }
+
+
 class _Run:
     """The moving parts of one call of `train`."""
 
@@ -94,7 +120,8 @@ class _Run:
         self.watch = Stopwatch()
         self.reader = LateReader(self._log)
         self.control = spec.control
-        self.window = Window({}, 0)
+        self.window = NO_WINDOW
+        self.best = NO_BEST
         self.metrics: dict[str, float] = {}
         self.evaluated: int | None = None
         self.saved: int | None = None
@@ -144,7 +171,7 @@ class _Run:
             announce(warning)
         saved = restored.control
         self.evaluated, self.metrics = saved["evaluated"], saved["metrics"]
-        self.window = Window(**saved["window"])
+        self.window, self.best = Window(**saved["window"]), Best(**saved.get("best", {}))
         if self.control is not None and saved["control"] is not None:
             self.control = control_lib.from_json(saved["control"])
 
@@ -201,13 +228,8 @@ class _Run:
         return self._is_last() or self._is_best() or self.step % self.spec.save_every == 0
 
     def _is_best(self) -> bool:
-        """Is this the best so far? Without a control nobody knows, and each evaluation may be."""
-        if self.spec.best is None or self.evaluated != self.step:
-            return False
-        control = self.control
-        if control is None or control.metric != self.spec.best[0]:
-            return True
-        return control.stale == 0
+        """Is this the best evaluation so far?"""
+        return self.evaluated == self.step == self.best.step
 
     def _iterate(self) -> None:
         dispatcher = self.dispatcher
@@ -244,6 +266,9 @@ class _Run:
         if control is not None and control.stop and not final:
             metrics |= self._metrics(True)
         self.metrics = metrics
+        if self.spec.best is not None:
+            name, mode = self.spec.best
+            self.best = better(self.best, mode, rank_of(metrics, name), self.step)
         self._apply_control(control)
         self.evaluated = self.step
         self.writer.scalars(self.step, self.metrics)
@@ -281,13 +306,9 @@ class _Run:
         with self.watch.time("save"):
             # First the lines, then the checkpoint: it must never know more than the files do.
             self.writer.flush()
-            control = {
-                "control": None if self.control is None else control_lib.to_json(self.control),
-                "evaluated": self.evaluated,
-                "metrics": self.metrics,
-                "window": self.window._asdict(),
-            }
-            # Of equals the first one stays the best, as control has it.
+            control = saved_control(
+                self.evaluated, self.metrics, self.window, self.best, self.control
+            )
             metrics = self.metrics if self._is_best() else None
             try:
                 self.checkpoints.save(self.step, self.state, control, self.facts, metrics)
@@ -325,7 +346,7 @@ class _Run:
             line["time/examples_per_second"] = self._rate(step)
             line["time/data_wait_share"] = wait_share
             self.writer.scalars(step, line)
-            self.window = Window({}, 0)
+            self.window = NO_WINDOW
 
     def _rate(self, step: int) -> float:
         """Examples per second since this process began to train, compilation left out."""

@@ -241,7 +241,6 @@ def test_the_best_checkpoint_is_kept_beside_the_newest(tmp_path):
 
 
 def test_of_equals_the_first_is_the_best(tmp_path):
-    """And with a control, only what it takes for an improvement is saved for being the best."""
     toy.toy_train(
         tmp_path,
         evaluate=lambda params, step, final: {"error": 1.0},
@@ -254,6 +253,42 @@ def test_of_equals_the_first_is_the_best(tmp_path):
     checkpoints = Checkpointer(tmp_path / "checkpoints", best=("error", "min"))
     assert checkpoints.best_step == 7
     checkpoints.close()
+
+
+def test_a_gain_below_the_threshold_of_control_is_the_best(tmp_path):
+    values = {7: 0.5, 14: 0.5 * (1 + 1e-5), 20: 0.4}
+    toy.toy_train(
+        tmp_path,
+        evaluate=lambda params, step, final: {"accuracy": values[step]},
+        control=make_control("accuracy", mode="max", threshold=1e-4),
+        best=("accuracy", "max"),
+        save_every=100,
+        keep=1,
+    )
+    assert steps_saved(tmp_path) == [14, 20]
+
+
+def test_the_best_is_known_after_a_restart(tmp_path):
+    values = {7: 1.0, 14: 2.0, 20: 3.0}
+    settings = {
+        "evaluate": lambda params, step, final: {"error": values[step]},
+        "best": ("error", "min"),
+        "keep": 1,
+    }
+
+    def broken_off(place, number):
+        if (place, number) == ("feed", 12):
+            raise RuntimeError("broken off")
+
+    with pytest.raises(RuntimeError, match="broken off"):
+        toy.toy_train(tmp_path, feeds=toy.ToyFeeds(broken_off), **settings)
+    toy.toy_train(tmp_path, **settings, save_every=100)
+    # 14 is worse than 7, so nothing was saved there for being the best.
+    assert steps_saved(tmp_path) == [7, 20]
+    checkpoints = Checkpointer(tmp_path / "checkpoints", best=("error", "min"))
+    step = checkpoints.best_step
+    checkpoints.close()
+    assert step == 7
 
 
 def test_a_best_metric_that_nobody_gives_is_named(tmp_path):
