@@ -25,7 +25,8 @@ class Judged:
       joined, plain: predictions and targets in both forms.
       found: verb and noun of every prediction; of the tasks verb and noun that atom alone.
       em: is the text the target?
-      verb, noun: is the class the target's? For an atom that was not asked for: True.
+      verb, noun: is the class the target's? For an atom that was not asked for: True. Of the tasks
+        verb and noun, a target that is no label of train is wrong unless the text is the target's.
       is_utterance: were both asked for, as a text?
     """
 
@@ -74,6 +75,7 @@ class Judge:
         self._join = Joiner(context["phrases"])
         narrations = {text: Parsed(*found) for text, found in context["narrations"].items()}
         self._parse = Parser(context["verbs"], context["nouns"], narrations)
+        self._train_labels = frozenset(context["labels"])
         # What train calls a label decides; the class lists know the rest.
         self._labels = {
             joined(name): number
@@ -102,8 +104,8 @@ class Judge:
             apart,
             found,
             np.array([ours == true for ours, true in apart], bool),
-            self._right("verb", found, records),
-            self._right("noun", found, records),
+            self._right("verb", found, records, apart),
+            self._right("noun", found, records, apart),
             self._task == "utterance",
         )
 
@@ -116,10 +118,16 @@ class Judge:
         return Parsed("", text, NO_CLASS, number)
 
     def _right(
-        self, atom: str, found: Sequence[Parsed], records: Sequence[Record]
+        self, atom: str, found: Sequence[Parsed], records: Sequence[Record], apart: Pairs
     ) -> Bool[np.ndarray, " n"]:
         if self._task not in ("utterance", atom):
             return np.ones(len(records), bool)
         key = f"{atom}_class"
         pairs = zip(found, records, strict=True)
-        return np.array([getattr(ours, key) == record[key] for ours, record in pairs], bool)
+        right = np.array([getattr(ours, key) == record[key] for ours, record in pairs], bool)
+        if self._task == "utterance":
+            return right
+        # A target that is no label of train is not had by another label of its class.
+        exact = [ours == true for ours, true in apart]
+        known = [record["target"] in self._train_labels for record in records]
+        return right & (np.array(known, bool) | np.array(exact, bool))

@@ -14,7 +14,8 @@ Keys are `SPLIT/METRIC`; a metric that is undefined is absent, never zero. Score
   sacrebleu1_joined, sacrebleu1_plain   sacrebleu's
   unparsable              task utterance: predictions without a verb or a noun, wrong for CA
   gold_ca                 CA of the targets themselves as predictions: what parser or labels reach
-  unseen_label            tasks verb and noun: targets that are no label of train, hence wrong
+  unseen_label            tasks verb and noun: targets that are no label of train, hence wrong in EM
+                          and CA for whoever answers with labels
   nll, nll_token          nats of the target, per item and per predicted token
   bertscore_NAME          BERTScore F1 of the plain texts, where the context names an encoder
   seen/, unseen/          the same of targets whose compound is, or is not, one of train
