@@ -36,7 +36,7 @@ from mmgen.tasks.base import Task
 from mmgen.tasks.next_utterance import make_next_utterance_task
 
 OPTIONAL = ("objects",)
-"""Modalities that a sequence goes without where the data set has none: worlds show no boxes."""
+"""Modalities that a sequence goes without in a world that has none: worlds show no boxes."""
 
 
 class CompactExperiment(NamedTuple):
@@ -149,10 +149,11 @@ def input_groups(config: ConfigDict, dataset: CompactDataset) -> tuple[tuple[str
     Raises:
       UserError: it lacks one that the model cannot do without.
     """
+    optional = OPTIONAL if dataset.info["world"] else ()
     language = [config.model.language] if config.model.language != WORDS else []
     groups = [tuple(text.split("+")) for text in config.model.inputs]
     for name in (*language, *(name for group in groups for name in group)):
-        if name not in dataset.modalities and name not in OPTIONAL:
+        if name not in dataset.modalities and name not in optional:
             known = ", ".join(dataset.modalities) or "none, only text"
             raise UserError(
                 f"{config.name} reads the features {name!r}, but the data set "

@@ -35,6 +35,7 @@ from mmgen.errors import UserError
 from mmgen.evaluation.context import Context, write_context
 from mmgen.evaluation.predictions import record_path, saved_evaluations, write_records
 from mmgen.lifecycle import common_summary, open_recorded, placed_state, run_once
+from mmgen.settings.compact import has_published_size
 from mmgen.settings.identity import default_workdir
 
 PyTree = Any
@@ -223,7 +224,7 @@ def summary(
         "best_epoch": best_step / experiment.steps_per_epoch,
         "metrics": score_run(folder.root, context),
         "parameters": parameter_count(shapes.params),
-        "small": config.model.size != "paper",
+        "small": not has_published_size(config.model),
         "present": {
             name: split.present() for name, split in experiment.splits.items() if split.present()
         },

@@ -66,6 +66,19 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 """`config.model.size`: keys of `config.model` that it sets where none is given."""
 
+NO_SIZE = ("dropout",)
+"""Keys of `SIZES` that make no model larger or smaller."""
+
+
+def has_published_size(model: ConfigDict) -> bool:
+    """Is the resolved `config.model` as large as the published one, whatever its `size` is called?
+
+    The system whose language are features (ImageBind) has no last stack: configs/compact_imagebind.
+    """
+    published = SIZES["paper"] | ({} if model.language == "words" else {"fused_layers": 0})
+    return all(model[key] == value for key, value in published.items() if key not in NO_SIZE)
+
+
 METRICS = {
     "utterance": "validation/bleu1_joined",
     "verb": "validation/em",
@@ -158,7 +171,7 @@ def compact_config() -> ConfigDict:
 
     model = config.model = ConfigDict()
     # Sequences that the words are fused with: modalities of the data set, several in one joined by
-    # "+"; "objects" is left out where the data set has none.
+    # "+"; "objects" is left out in a world, which has none.
     model.inputs = ()
     # "words", or the modality that stands for them.
     model.language = "words"

@@ -112,6 +112,10 @@ def test_features_the_data_set_lacks_are_named_but_for_optional_ones(plain, with
     dataset = with_audio()
     config = settings(dataset, **{"model.inputs": ("audio+objects",)})
     assert input_groups(config, dataset) == (("audio",),)
+    # Kitchens that were filmed have objects: without their features it is another system.
+    dataset.info["world"] = False
+    with pytest.raises(UserError, match="'objects', but the data set kitchen_world_mcd has audio"):
+        input_groups(config, dataset)
 
 
 def test_the_batches_of_all_splits_have_one_of_few_shapes(plain):

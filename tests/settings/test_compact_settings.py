@@ -6,7 +6,7 @@ import pytest
 
 from mmgen.errors import UserError
 from mmgen.settings.command_line import list_configs, load_config
-from mmgen.settings.compact import compact_config, resolve
+from mmgen.settings.compact import compact_config, has_published_size, resolve
 from mmgen.settings.kinds import KINDS, kind_of, load
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -67,6 +67,27 @@ def test_wrong_values_are_named(key, value, words):
     config.update_from_flattened_dict({key: value})
     with pytest.raises(UserError, match=words):
         resolve(config.lock(), info(world=False))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "published"),
+    [
+        ("avl", {}, True),
+        ("imagebind", {}, True),
+        ("avl", {"model.dropout": 0.1}, True),
+        ("avl", {"model.hidden": 64}, False),
+        ("avl", {"model.fused_layers": 0}, False),
+        ("imagebind", {"model.cross_layers": 1}, False),
+        ("avl", {"model.size": "small"}, False),
+    ],
+    ids=str,
+)
+def test_a_model_is_as_large_as_its_sizes_say(monkeypatch, name, changes, published):
+    monkeypatch.chdir(ROOT)
+    config = load_config(f"configs/compact_{name}.py").unlock()
+    config.update_from_flattened_dict(changes)
+    config = resolve(config.lock(), info(world=False))
+    assert has_published_size(config.model) is published
 
 
 def test_atoms_are_steered_by_what_they_have():
