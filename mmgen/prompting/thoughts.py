@@ -2,7 +2,12 @@
 
 import re
 
+_THOUGHT = re.compile(r"\A.*</think>|<think>.*\Z", re.DOTALL)
+
 
 def without_thinking(text: str) -> str:
-    """The text without its `<think>` parts; a thought without an end leaves nothing after it."""
-    return re.sub(r"<think>.*?(?:</think>|\Z)", "", text, flags=re.DOTALL)
+    """What follows the last thought; chat templates may have opened it, so its beginning may lack.
+
+    A thought without an end leaves nothing after it.
+    """
+    return _THOUGHT.sub("", text)

@@ -23,6 +23,7 @@ from mmgen.prompting.cobsat.samples import (
 from mmgen.prompting.cobsat.tasks import Task, choose_tasks
 from mmgen.prompting.judges.base import Judge, Subject, judge_kind, make_judge
 from mmgen.prompting.requests import Answer, Decoding, Request
+from mmgen.prompting.thoughts import without_thinking
 from mmgen.settings.prompting import short_name
 
 ANALYSIS, GENERATE = "analysis", "generate"
@@ -161,7 +162,7 @@ def subjects_of(asking: Asking, outputs: Mapping[str, Answer]) -> list[Subject]:
                     item=name,
                     theme=sample.task.theme,
                     picture=answer.picture if is_image else None,
-                    text=None if is_image else answer.text or "",
+                    text=None if is_image else without_thinking(answer.text or ""),
                     target=sample.target,
                 )
             )

@@ -12,6 +12,7 @@ import numpy as np
 from mmgen.data.worlds.shape_captions import named
 from mmgen.prompting.cobsat.lists import Cell, Theme
 from mmgen.prompting.cobsat.samples import Sample, trigram_counts
+from mmgen.prompting.thoughts import without_thinking
 
 Caption = Callable[[Theme, Cell], str]
 
@@ -53,6 +54,7 @@ def judge_words(sample: Sample, text: str | None) -> tuple[bool, bool]:
     if text is None:
         return False, False
     theme, target = sample.task.theme, sample.target
+    text = without_thinking(text)
     return (
         named(theme.shown("attribute"), text) == target.attribute,
         named(theme.shown("object"), text) == target.object,

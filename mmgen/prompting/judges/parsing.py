@@ -4,11 +4,11 @@ import re
 from collections.abc import Sequence
 
 from mmgen.prompting.judges.base import NOTHING
+from mmgen.prompting.thoughts import without_thinking
 from mmgen.settings.suggest import check_choice
 
 PARSERS = ("official", "robust")
 
-_THOUGHT = re.compile(r"^.*</think>", re.DOTALL)
 _EXAMPLE = re.compile(r"\(\s*e\.?\s?g\.?,?\s*\d+\s*\)", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.,])0*(\d+)(?![\w]|[.,]\d)", re.ASCII)
 
@@ -33,7 +33,7 @@ def _official(reply: str, count: int) -> int:
 
 
 def _robust(reply: str, options: Sequence[str]) -> int:
-    reply = _EXAMPLE.sub(" ", _THOUGHT.sub("", reply))
+    reply = _EXAMPLE.sub(" ", without_thinking(reply))
     numbers = set(_NUMBER.findall(reply))
     if numbers:
         return _position(numbers.pop(), len(options)) if len(numbers) == 1 else NOTHING

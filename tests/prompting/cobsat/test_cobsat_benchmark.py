@@ -188,6 +188,14 @@ def test_both_steps_of_a_chain_of_thought(shape_world):
     assert made.stages[1].requests(traits, {"analysis": {}}) == []
 
 
+def test_what_a_model_thinks_aloud_is_not_judged(shape_world, tmp_path):
+    config = make_config(shape_world, limit=1, task=("Color-I",))
+    asked = benchmark.make(config).stages[0].requests(Traits({}, True, True, True), {})
+    line = {"item": asked[0].item, "text": "A blue hat? No.</think>an orange car"}
+    (tmp_path / "answers.jsonl").write_text(json.dumps(line))
+    assert run(config, open_backend(f"folder:{tmp_path}")).metrics["joint"] == 1
+
+
 def test_a_prompt_shows_texts_and_images_in_turns(shape_world):
     config = make_config(shape_world, limit=1, task=("Color-I",), instructions="qwen")
     request = benchmark.make(config).stages[0].requests(Traits.of(fake("perfect")), {})[0]

@@ -97,6 +97,7 @@ def test_pictures_stand_after_their_sentence():
         ("il ragazzo preme il tasto", 2, None),
         ("<think>forse 1, forse 2</think>4", 4, None),
         ("<think>forse 1", None, None),
+        ("forse 1, forse 2</think>4", 4, None),
     ],
 )
 def test_numbers(text, robust, follow_up):
