@@ -45,10 +45,10 @@ class Collected(NamedTuple):
 def collect(config: ConfigDict, benchmark: Benchmark, workdir: Workdir) -> Collected:
     """Asks the stages that `config.only` wants; those of the judge are left out after "generate".
 
-    A model is opened only if it has something to answer.
+    A model is opened only if it may be asked, and has something to answer or was never asked.
 
     Raises:
-      UserError: a model cannot be opened or cannot be asked so.
+      UserError: a model cannot be opened or cannot be asked so, or may not be asked and never was.
     """
     asked = ASKED[config.only]
     respondents: dict[str, Respondent] = {}
@@ -58,7 +58,9 @@ def collect(config: ConfigDict, benchmark: Benchmark, workdir: Workdir) -> Colle
             if config.only == "generate" and stage.role == "judge":
                 continue
             if stage.role not in respondents:
-                respondents[stage.role] = Respondent(stage.role, config, workdir)
+                respondents[stage.role] = Respondent(
+                    stage.role, config, workdir, asked=stage.role in asked
+                )
             one = respondents[stage.role]
             requests = _requests(stage, one.traits, found)
             found.traits[stage.role] = one.traits

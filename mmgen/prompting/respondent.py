@@ -23,13 +23,15 @@ class Respondent:
       role: "model" or "judge".
       config: the run's resolved config.
       workdir: the run's folder, whose lock is held.
+      asked: may it be asked? Otherwise it is not opened, and its store says what it is.
 
     Attributes:
       store: its answers.
     """
 
-    def __init__(self, role: str, config: ConfigDict, workdir: Workdir):
+    def __init__(self, role: str, config: ConfigDict, workdir: Workdir, *, asked: bool):
         self._role = role
+        self._asked = asked
         self._config = config
         self._workdir = workdir
         self._backend: Backend | None = None
@@ -40,12 +42,10 @@ class Respondent:
         """What it is; of a run that has asked it before, without opening it.
 
         Raises:
-          UserError: it cannot be opened.
+          UserError: it cannot be opened, or may not and was never asked.
         """
-        if (
-            self._backend is None
-            and self._workdir.file(f"{FOLDERS[self._role]}/{BACKEND}").exists()
-        ):
+        stored = self._workdir.file(f"{FOLDERS[self._role]}/{BACKEND}")
+        if not self._asked or (self._backend is None and stored.exists()):
             return self.store.traits()
         return Traits.of(self.backend)
 
@@ -88,14 +88,15 @@ def other_stores(paths: Sequence[epath.PathLike], role: str) -> list[AnswerStore
     """Stores of that role in other workdirs.
 
     Raises:
-      UserError: there is none.
+      UserError: a workdir has no answers of a model; those of a judge may be missing, since its
+        run may have been one of `config.only="generate"`.
     """
     stores = []
     for path in paths:
         store = AnswerStore(Workdir(path), FOLDERS[role], read_only=True)
-        if not len(store):
+        if role == "model" and not len(store):
             raise UserError(
-                f"config.reuse names {path}, which holds no answers of a {role}; name the workdir "
+                f"config.reuse names {path}, which holds no answers of a model; name the workdir "
                 "of a run."
             )
         stores.append(store)

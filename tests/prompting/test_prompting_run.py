@@ -14,7 +14,7 @@ from plugged import Failing
 from mmgen.compare import compare
 from mmgen.core.workdir import Workdir
 from mmgen.errors import UserError
-from mmgen.prompting import generate
+from mmgen.prompting import generate, respondent
 from mmgen.prompting.describe import describe
 from mmgen.prompting.rescore import rescore
 from mmgen.prompting.run import INCOMPLETE, RECORDS, run
@@ -174,11 +174,47 @@ def test_each_stage_alone(data_dir, tmp_path):
     assert scores == first["metrics"] == summary(folder)["metrics"]
 
 
+def test_answers_alone_are_judged_later_by_another_run(data_dir, shape_world, tmp_path):
+    def config(**keys):
+        made = prompting_config()
+        made.benchmark = made.name = "cobsat"
+        made.data_dir = data_dir
+        made.dataset.name = str(shape_world.root)
+        made.limit = 2
+        made.logging.progress = False
+        made.cobsat.task = ("Color-I",)
+        made.model.spec = "fake:perfect"
+        made.update(keys)
+        return made
+
+    alone, judged = tmp_path / "alone", tmp_path / "judged"
+    assert run(config(only="generate"), str(alone)) == 0
+    again = config(reuse=(str(alone),))
+    again.judge.spec = "words"
+    assert run(again, str(judged)) == 0
+    assert summary(judged)["metrics"]["joint"] == 1.0
+    assert summary(judged)["stages"]["generate"]["seconds"] == 0.0
+    with pytest.raises(UserError, match="holds no answers of a model"):
+        run(config(reuse=(str(tmp_path / "nothing"),)), str(tmp_path / "third"))
+
+
+def test_scoring_alone_opens_no_model(data_dir, tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    run(config_of(data_dir, "model=fake:biased", only="generate"), str(folder))
+    monkeypatch.setattr(
+        respondent, "open_backend", lambda *_, **__: pytest.fail("a model was opened")
+    )
+    assert run(config_of(data_dir, "model=fake:biased", only="score"), str(folder)) == 0
+    with pytest.raises(UserError, match="holds no answers yet"):
+        run(config_of(data_dir, "model=fake:biased", only="score"), str(tmp_path / "new"))
+
+
 def test_score_without_answers_and_other_refusals(data_dir, tmp_path):
     empty = tmp_path / "empty"
     config = config_of(data_dir, "model=fake:biased", only="score")
-    assert run(config, str(empty)) == 0
-    assert "generate/accuracy" not in summary(empty)["metrics"]
+    with pytest.raises(UserError, match="holds no answers yet"):
+        run(config, str(empty))
+    assert not (empty / "summary.json").exists()
     with pytest.raises(UserError, match=r"model\.spec"):
         run(config_of(data_dir, "model=fake:random"), str(empty))
     with pytest.raises(UserError, match="has no checkpoint"):
