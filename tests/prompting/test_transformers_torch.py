@@ -174,6 +174,25 @@ def test_choices_are_scored_by_their_own_tokens():
     assert found.token_counts == (1, 2, 1)
 
 
+class Merging(Letters):
+    """Has one token, 1, for the last letter of the prompt and the first of a choice."""
+
+    def __call__(self, text, **options):
+        return super().__call__([text[0].replace("cd", "\1")], **options)
+
+
+def test_choices_are_scored_over_the_same_characters():
+    one = backend()
+    one._processor = Merging()
+    found = answer(one, ask(Text("abc"), raw=True, choices=("d", "x")))
+    likely = 1 - np.log(np.e + ROWS - 1)
+    np.testing.assert_allclose(found.scores, [likely - 1, likely + likely - 1])
+    assert found.token_counts == (1, 2)
+    empty = answer(backend(), ask(Text(""), raw=True, choices=("d", "x")))
+    assert "no token that the choices go on from" in empty.error
+    assert "adds no token" in answer(backend(), ask(Text("a"), raw=True, choices=("", "x"))).error
+
+
 def test_what_cannot_be_asked_is_an_error_of_that_request():
     assert "context is 64" in answer(backend(), ask(Text("a" * 70), raw=True)).error
     assert "reads no pictures" in answer(backend(reads_images=False), ask(picture())).error

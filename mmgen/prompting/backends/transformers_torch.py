@@ -8,7 +8,7 @@ Other painters (Emu3, Chameleon, SEED-LLaMA) need code of their own: run it, and
 model=folder:DIR.
 
 One request at a time, with the sample's own seed, so that answers do not depend on batches. Choices
-are tokenised together with their prompt; what the tokenizations share in front is the prompt.
+are tokenised together with their prompt; what all tokenizations share in front is the prompt.
 """
 
 import io
@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Float
 
 from mmgen.errors import UserError
+from mmgen.models.lm.score import split_choices
 from mmgen.prompting.backends import BackendOptions
 from mmgen.prompting.requests import Answer, Picture, Request, Text
 
@@ -158,19 +159,22 @@ class TorchBackend:
 
     def _scored(self, request: Request, text: str, images: Sequence[Any]) -> Answer:
         prompt = self._inputs(text, images, request.raw)["input_ids"][0].tolist()
-        scores, counts = [], []
-        for choice in request.choices:
-            inputs = self._inputs(text + choice, images, request.raw)
-            tokens = inputs["input_ids"][0].tolist()
-            if error := self._too_long(len(tokens), 0):
-                return Answer(error=error)
-            start = _common(prompt, tokens)
-            if start == len(tokens):
+        read = [self._inputs(text + choice, images, request.raw) for choice in request.choices]
+        texts = [inputs["input_ids"][0].tolist() for inputs in read]
+        if error := self._too_long(max(map(len, texts)), 0):
+            return Answer(error=error)
+        start, endings = split_choices(prompt, texts)
+        if not start:
+            return Answer(error="the prompt has no token that the choices go on from")
+        for choice, tokens in zip(request.choices, endings, strict=True):
+            if not tokens:
                 return Answer(error=f"the choice {choice!r} adds no token to the prompt")
+        scores = []
+        for inputs, tokens in zip(read, endings, strict=True):
             logits = self._model(**inputs).logits[0][start - 1 : -1].float().cpu().numpy()
-            scores.append(_log_probability(logits, tokens[start:]))
-            counts.append(len(tokens) - start)
-        return Answer(scores=tuple(scores), token_counts=tuple(counts), prompt_tokens=len(prompt))
+            scores.append(_log_probability(logits, tokens))
+        counts = tuple(map(len, endings))
+        return Answer(scores=tuple(scores), token_counts=counts, prompt_tokens=len(prompt))
 
     def _painted(self, request: Request, text: str, images: Sequence[Any]) -> Answer:
         inputs = self._inputs(text, images, request.raw, generation_mode="image")
@@ -236,16 +240,6 @@ def _open(picture: Picture) -> Any:
     from PIL import Image
 
     return Image.open(io.BytesIO(picture.read())).convert("RGB")
-
-
-def _common(first: Sequence[int], second: Sequence[int]) -> int:
-    """Length of the common beginning."""
-    length = 0
-    for one, other in zip(first, second, strict=False):
-        if one != other:
-            break
-        length += 1
-    return length
 
 
 def _log_probability(logits: Float[np.ndarray, "t v"], tokens: Sequence[int]) -> float:

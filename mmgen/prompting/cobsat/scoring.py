@@ -136,7 +136,7 @@ def values(scored: Sequence[Scored], measure: str) -> Float[np.ndarray, " n"]:
 
 
 def clusters(scored: Sequence[Scored]) -> Int[np.ndarray, " n"]:
-    """The (query, latent) cell of every sample: one right answer, also across tasks."""
+    """The (query, latent) cell of every sample; one across tasks, which all share the records."""
     return np.array([1000 * one.sample.query + one.sample.latent for one in scored], np.int64)
 
 

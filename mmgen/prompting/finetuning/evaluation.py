@@ -67,7 +67,8 @@ def make_records(
             "item": example.request.item,
             "task": sample.task.name,
             "given": sample.task.given,
-            "cluster": f"{sample.task.name}/{sample.query}/{sample.latent}",
+            # As in `cobsat.scoring.clusters`: all tasks share the records.
+            "cluster": f"{sample.query}/{sample.latent}",
             "target": example.answer,
             "nll": round(value, 6),
         }

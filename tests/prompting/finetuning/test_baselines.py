@@ -10,6 +10,9 @@ from mmgen.prompting.finetuning.baselines import (
     nearest_demonstration,
     substitute,
 )
+from mmgen.prompting.finetuning.evaluation import make_records
+from mmgen.prompting.finetuning.examples import Example
+from mmgen.prompting.requests import Request
 
 COLOR_I, COLOR_II = TASKS[:2]
 
@@ -38,6 +41,7 @@ def test_a_copy_has_the_latent_right_and_the_given_word_wrong():
     copied = copy_nearest(prompt, caption)
     assert copied == "A Black car, seen from above."
     assert judge_words(prompt, copied) == (False, True)
+    assert judge_words(prompt, f"a red hat?</think>{copied}") == (False, True)
     assert judge_words(prompt, substitute(prompt, caption)) == (True, True)
     assert copy_nearest(sample(COLOR_I, ("blue",), "car"), caption) == ""
 
@@ -55,3 +59,15 @@ def test_a_copy_has_the_latent_right_and_the_given_word_wrong():
 )
 def test_right_is_a_text_that_names_one_word_and_the_right_one(text, right):
     assert judge_words(sample(COLOR_I, ("blue", "brown"), "car"), text) == right
+
+
+def test_records_are_clustered_by_cell_across_tasks():
+    first, second = (
+        Sample(task, 0, texts, latent, ())
+        for task, texts, latent in ((COLOR_I, (1, 2, 3), 4), (COLOR_II, (5, 6, 3), 4))
+    )
+    other = Sample(COLOR_I, 1, (1, 2, 3), 5, ())
+    request = Request("a prompt", "", ())
+    examples = [Example(request, "a red car", one) for one in (first, second, other)]
+    records = make_records(examples, [1.0, 2.0, 3.0], None, caption)
+    assert [record["cluster"] for record in records] == ["3/4", "3/4", "3/5"]
