@@ -154,9 +154,9 @@ class Experiment(NamedTuple):
             local_rows=np.arange if mesh is None else partial(local_rows, mesh=mesh),
         )
 
-    def resident(self) -> Resident:
-        """The same data and schedule as of `feeds`, to lie in device memory."""
-        dataset, feeds = self.dataset, self.feeds()
+    def resident(self, feeds: FeedSource) -> Resident:
+        """The same data and schedule as of `feeds`, its own, to lie in device memory."""
+        dataset = self.dataset
         tables = build_tables(
             self.split("train"),
             dataset.features,

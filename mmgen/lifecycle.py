@@ -1,6 +1,6 @@
 """What every training run does around its training, whatever it trains."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import jax
@@ -14,6 +14,7 @@ from mmgen.core.rng import stream_key
 from mmgen.core.state import TrainState
 from mmgen.core.workdir import CONFIG, Workdir
 from mmgen.errors import UserError
+from mmgen.report.seeds import SEEDS_JSON
 from mmgen.settings.identity import identity, operational, recorded_config
 
 
@@ -66,6 +67,38 @@ def run_once(
                 print(folder.file("report.md").read_text())
                 print(f"Results: {folder.root}")
     return 0
+
+
+def seed_configs(config: ConfigDict) -> list[ConfigDict]:
+    """The config of each of `config.num_seeds` runs, with seeds from `config.seed` on."""
+    configs = []
+    for seed in range(config.seed, config.seed + config.num_seeds):
+        one = config.copy_and_resolve_references().unlock()
+        one.seed, one.num_seeds = seed, 1
+        configs.append(one.lock())
+    return configs
+
+
+def claim_seeds(folder: Workdir, seeds: Sequence[int]) -> None:
+    """Makes `folder` that of these seeds, for ever.
+
+    Raises:
+      UserError: it is the workdir of a single run, or of other seeds.
+    """
+    if folder.file(CONFIG).exists():
+        raise UserError(
+            f"{folder.root} is the workdir of a single run; give another --workdir for "
+            f"{len(seeds)} seeds."
+        )
+    if folder.file(SEEDS_JSON).exists():
+        held = folder.read_json(SEEDS_JSON)["seeds"]
+        if held != list(seeds):
+            raise UserError(
+                f"{folder.root} is of the seeds {held}, and these are {list(seeds)}; give another "
+                "--workdir, or the same config.seed and config.num_seeds."
+            )
+    elif jax.process_index() == 0:
+        folder.write_json(SEEDS_JSON, {"seeds": list(seeds)})
 
 
 def open_recorded(folder: Workdir, locate: Callable[[ConfigDict], Data]) -> tuple[ConfigDict, Data]:

@@ -123,7 +123,7 @@ def load_run(workdir: str | epath.Path) -> LoadedRun:
     restored = Checkpointer(folder.file(CHECKPOINTS)).restore_latest(placed)
     if restored is None:
         raise UserError(f"{folder.root} holds no checkpoint; train first.")
-    evaluate = _evaluator(experiment, folder, mesh, run_context(experiment))
+    evaluate = make_evaluator(experiment, folder, mesh, run_context(experiment))
     return LoadedRun(experiment, mesh, restored.state.params, restored.step, evaluate)
 
 
@@ -131,28 +131,37 @@ def run_spec(experiment: Experiment, folder: Workdir, mesh: Mesh, context: Conte
     """What the loop needs to know of an experiment."""
     config = experiment.config
     steps = experiment.num_steps
+    feeds = experiment.feeds(mesh)
     return RunSpec(
         num_steps=steps,
         seed=config.seed,
         init=experiment.init,
         step=experiment.algorithm.step,
-        feeds=experiment.feeds(mesh),
+        feeds=feeds,
         feed_rows=(config.batch_size, *experiment.algorithm.draws),
         eval_steps=experiment.eval_steps,
-        evaluate=_evaluator(experiment, folder, mesh, context),
+        evaluate=make_evaluator(experiment, folder, mesh, context),
         save_every=config.checkpoint.every or max(1, steps // 10),
         log_every=config.logging.every or max(1, steps // 50),
         examples_per_step=config.batch_size,
         memory_at=experiment.memory_at if experiment.plan is not None else None,
         keep=config.checkpoint.keep,
         begin=begin_from_parent(experiment, folder) if config.init_from else None,
-        resident=experiment.resident() if config.residency == "device" else None,
+        resident=experiment.resident(feeds) if config.residency == "device" else None,
         draw=experiment.draw,
-        is_missing=lambda step, final: (
-            not all(path.exists() for path in _record_paths(experiment, folder, step, final))
-        ),
-        facts={"residency": config.residency, "deterministic": config.deterministic},
+        is_missing=partial(is_missing, experiment, folder),
+        facts=run_facts(config),
     )
+
+
+def run_facts(config: ConfigDict) -> dict[str, Any]:
+    """`RunSpec.facts` of a run."""
+    return {"residency": config.residency, "deterministic": config.deterministic}
+
+
+def is_missing(experiment: Experiment, folder: Workdir, step: int, final: bool) -> bool:
+    """Are the records of that evaluation gone?"""
+    return not all(path.exists() for path in _record_paths(experiment, folder, step, final))
 
 
 def run_context(experiment: Experiment) -> Context:
@@ -217,7 +226,9 @@ def _record_paths(experiment: Experiment, folder: Workdir, step: int, final: boo
     return [record_path(folder.root, split, step) for split in splits]
 
 
-def _evaluator(experiment: Experiment, folder: Workdir, mesh: Mesh, context: Context):
+def make_evaluator(
+    experiment: Experiment, folder: Workdir, mesh: Mesh, context: Context
+) -> Callable[[Any, int, bool], dict[str, float]]:
     """`(params, step, final) -> metrics`, which also writes the records."""
     config, dataset = experiment.config, experiment.dataset
     main = evaluated_splits(experiment)[0]

@@ -25,16 +25,17 @@ from mmgen.core.run_spec import Result, RunSpec
 from mmgen.core.seed_writer import SeedWriter
 from mmgen.core.seeds import seed_mark
 from mmgen.core.state import TrainState
-from mmgen.core.workdir import CONFIG, Workdir
+from mmgen.core.workdir import Workdir
 from mmgen.core.writers import make_writer
 from mmgen.errors import UserError
 from mmgen.evaluation.context import Context, write_context
 from mmgen.evaluation.scores import score_run
 from mmgen.experiment import Experiment, build, prepare
+from mmgen.lifecycle import claim_seeds, seed_configs
 from mmgen.memory.plan import join_plans
 from mmgen.report.run_table import run_report
-from mmgen.report.seeds import SEEDS_JSON, SEEDS_TABLE, write_seeds
-from mmgen.run import run_context, run_spec, summary
+from mmgen.report.seeds import SEEDS_TABLE, write_seeds
+from mmgen.run import is_missing, make_evaluator, run_context, run_facts, run_spec, summary
 from mmgen.settings.identity import default_workdir, identity, operational
 from mmgen.settings.resolve import resolve
 
@@ -43,11 +44,11 @@ SHOWN = ("log_ppl", "bleu1", "bleu2", "best", "seen98")
 
 
 class Single(NamedTuple):
-    """One of the seeds: its parts, its workdir, and its spec as if it ran alone."""
+    """One of the seeds: its parts, its workdir, and its evaluation as if it ran alone."""
 
     experiment: Experiment
     folder: Workdir
-    spec: RunSpec
+    evaluate: Callable[[PyTree, int, bool], dict[str, float]]
 
 
 def run_seeds(config: ConfigDict, workdir: str, command: str) -> int:
@@ -64,7 +65,7 @@ def run_seeds(config: ConfigDict, workdir: str, command: str) -> int:
     with folder.lock(), contextlib.ExitStack() as stack:
         owns = [folder.file(f"s{experiment.config.seed}") for experiment in experiments]
         folders = [Workdir(own) for own in owns]
-        _claim(folder, experiments)
+        claim_seeds(folder, [experiment.config.seed for experiment in experiments])
         for own, experiment in zip(folders, experiments, strict=True):
             stack.enter_context(own.lock())
             keys = identity(experiment.config, experiment.dataset.info)
@@ -81,15 +82,13 @@ def run_seeds(config: ConfigDict, workdir: str, command: str) -> int:
 
 def _prepare_each(config: ConfigDict) -> list[Experiment]:
     """The experiment of every seed, on the same data."""
-    configs = []
-    for seed in range(config.seed, config.seed + config.num_seeds):
-        one = config.copy_and_resolve_references().unlock()
-        one.seed, one.num_seeds = seed, 1
+    configs = seed_configs(config)
+    for one in configs:
         # The padded shape of a batch depends on what is replayed, hence on the seed, and dropout
         # on the shape: with one shape every seed is the run that it would be alone.
         if one.buckets.max is None:
-            one.buckets.max = 1
-        configs.append(one.lock())
+            with one.unlocked():
+                one.buckets.max = 1
     if config.init_from:
         raise UserError(
             "config.num_seeds trains seeds from their own first weights; leave config.init_from "
@@ -111,25 +110,6 @@ def _prepare_each(config: ConfigDict) -> list[Experiment]:
     return [first, *others]
 
 
-def _claim(folder: Workdir, experiments: Sequence[Experiment]) -> None:
-    """Makes `folder` that of these seeds, for ever."""
-    if folder.file(CONFIG).exists():
-        raise UserError(
-            f"{folder.root} is the workdir of a single run; give another --workdir for "
-            f"{len(experiments)} seeds."
-        )
-    seeds = [experiment.config.seed for experiment in experiments]
-    if folder.file(SEEDS_JSON).exists():
-        held = folder.read_json(SEEDS_JSON)["seeds"]
-        if held != seeds:
-            raise UserError(
-                f"{folder.root} is of the seeds {held}, and these are {seeds}; give another "
-                "--workdir, or the same config.seed and config.num_seeds."
-            )
-    elif jax.process_index() == 0:
-        folder.write_json(SEEDS_JSON, {"seeds": seeds})
-
-
 def _train(
     experiments: Sequence[Experiment], folder: Workdir, folders: Sequence[Workdir], command: str
 ) -> bool:
@@ -140,7 +120,7 @@ def _train(
     mesh = make_mesh(**config.mesh.to_dict())
     context = run_context(first)
     singles = [
-        Single(experiment, own, run_spec(experiment, own, mesh, context))
+        Single(experiment, own, make_evaluator(experiment, own, mesh, context))
         for experiment, own in zip(experiments, folders, strict=True)
     ]
     if jax.process_index() == 0:
@@ -154,7 +134,8 @@ def _train(
         enabled=config.logging.progress,
     )
     take = _taker(first, mesh)
-    result = train(_joint_spec(singles, mesh, take), folder, mesh, writer, progress)
+    spec = _joint_spec(singles, mesh, context, take)
+    result = train(spec, folder, mesh, writer, progress)
     writer.close()
     if result.stopped:
         return True
@@ -166,7 +147,10 @@ def _train(
 
 
 def _joint_spec(
-    singles: Sequence[Single], mesh: Mesh, take: Callable[[PyTree, int], PyTree]
+    singles: Sequence[Single],
+    mesh: Mesh,
+    context: Context,
+    take: Callable[[PyTree, int], PyTree],
 ) -> RunSpec:
     """The spec of all seeds together."""
     first = singles[0].experiment
@@ -176,13 +160,13 @@ def _joint_spec(
         plan=join_plans(plans) if plans else None,
         algorithm=first.algorithm._replace(draws=draws),
     )
-    spec = singles[0].spec
+    spec = run_spec(joint, singles[0].folder, mesh, context)
 
     def evaluate(params: PyTree, step: int, final: bool) -> dict[str, float]:
         return {
             f"{seed_mark(index)}{name}": value
             for index, single in enumerate(singles)
-            for name, value in single.spec.evaluate(take(params, index), step, final).items()
+            for name, value in single.evaluate(take(params, index), step, final).items()
         }
 
     def memory_at(step: int) -> PyTree:
@@ -191,14 +175,11 @@ def _joint_spec(
 
     return spec._replace(
         seed=tuple(single.experiment.config.seed for single in singles),
-        feeds=joint.feeds(mesh),
-        feed_rows=(first.config.batch_size, *draws),
         evaluate=evaluate,
         examples_per_step=spec.examples_per_step * len(singles),
         memory_at=memory_at if plans else None,
-        resident=joint.resident() if spec.resident is not None else None,
         is_missing=lambda step, final: any(
-            single.spec.is_missing(step, final) for single in singles if single.spec.is_missing
+            is_missing(single.experiment, single.folder, step, final) for single in singles
         ),
         facts={**spec.facts, "seeds": len(singles)},
     )
@@ -224,9 +205,10 @@ def _taker(experiment: Experiment, mesh: Mesh) -> Callable[[PyTree, int], PyTree
 
 def _save_last(single: Single, state: PyTree, step: int) -> None:
     """The last state of a seed as the checkpoint of its own run, for predictions and more."""
-    checkpoints = Checkpointer(single.folder.file(CHECKPOINTS), single.spec.keep)
+    config = single.experiment.config
+    checkpoints = Checkpointer(single.folder.file(CHECKPOINTS), config.checkpoint.keep)
     if step not in checkpoints.steps:
-        checkpoints.save(step, state, saved_control(step, {}), dict(single.spec.facts))
+        checkpoints.save(step, state, saved_control(step, {}), run_facts(config))
     checkpoints.close()
 
 

@@ -17,6 +17,7 @@ from ml_collections import ConfigDict
 from mmgen.compact.context import make_context
 from mmgen.compact.evaluation import predict_split
 from mmgen.compact.experiment import CompactExperiment, build, prepare
+from mmgen.compact.judging import Judge
 from mmgen.compact.locate import locate_compact
 from mmgen.compact.records import CURVE
 from mmgen.compact.report import run_report
@@ -132,6 +133,7 @@ def make_evaluator(
     Only the latter leave records, and nothing but validation steers: see `settings.compact`.
     """
     curves = experiment.config.evaluation.curves
+    judge = Judge(context)
 
     def evaluate(params: PyTree, step: int, final: bool) -> dict[str, float]:
         del final
@@ -141,7 +143,7 @@ def make_evaluator(
             if jax.process_index() == 0:
                 if split in curves:
                     write_records(record_path(folder.root, split + CURVE, step), records)
-                metrics |= score_records(records, context, split, final=False)
+                metrics |= score_records(records, context, split, final=False, judge=judge)
         return metrics
 
     return evaluate

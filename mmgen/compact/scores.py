@@ -45,7 +45,12 @@ Scores = dict[str, float]
 
 
 def score_records(
-    records: Sequence[Record], context: Context, split: str, *, final: bool = True
+    records: Sequence[Record],
+    context: Context,
+    split: str,
+    *,
+    final: bool = True,
+    judge: Judge | None = None,
 ) -> Scores:
     """Metrics of the records of a split under `SPLIT/`.
 
@@ -53,8 +58,9 @@ def score_records(
       context: see `mmgen.compact.context`.
       final: False leaves out what is too slow or too noisy for an evaluation during training:
         intervals, sacrebleu's BLEU, BERTScore, seen and unseen apart, failures, baselines.
+      judge: that of the context, where it has been made before.
     """
-    judge = Judge(context)
+    judge = judge or Judge(context)
     judged = judge(records)
     scores = quality(judged, final) | _losses(records)
     if context["task"] == "utterance":
@@ -84,9 +90,10 @@ def score_run(workdir: epath.PathLike, context: Context) -> Scores:
     if not splits:
         raise UserError(f"{workdir} holds no evaluation: train first, or use --from-checkpoint")
     scores: Scores = {}
+    judge = Judge(context)
     for name in splits:
         records = list(read_records(record_path(workdir, name, saved[name][-1])))
-        scores |= score_records(records, context, name)
+        scores |= score_records(records, context, name, judge=judge)
     return scores
 
 

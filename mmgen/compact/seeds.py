@@ -8,8 +8,8 @@ import jax
 from ml_collections import ConfigDict
 
 from mmgen.compact.locate import locate_compact
-from mmgen.core.workdir import CONFIG, Workdir
-from mmgen.errors import UserError
+from mmgen.core.workdir import Workdir
+from mmgen.lifecycle import claim_seeds, seed_configs
 from mmgen.report.seeds import write_seeds
 from mmgen.settings.compact import resolve
 from mmgen.settings.identity import default_workdir
@@ -21,28 +21,24 @@ def run_seeds(config: ConfigDict, workdir: str, command: str) -> int:
     """Runs `config.num_seeds` seeds from `config.seed` on; the same command goes on where it was.
 
     Raises:
-      UserError: the workdir is that of a single run.
+      UserError: the workdir is that of a single run or of other seeds, or another process has it.
     """
     from mmgen.compact.run import run
 
     folder = Workdir(workdir or _default_folder(config))
-    if folder.file(CONFIG).exists():
-        raise UserError(
-            f"{folder.root} is the workdir of a single run; give another --workdir for "
-            f"{config.num_seeds} seeds."
-        )
+    configs = seed_configs(config)
     summaries = []
-    for seed in range(config.seed, config.seed + config.num_seeds):
-        one = config.copy_and_resolve_references().unlock()
-        one.seed, one.num_seeds = seed, 1
-        own = Workdir(folder.file(f"s{seed}"))
-        status = run(one.lock(), str(own.root), command)
-        if status or not own.is_done:
-            return status
-        summaries.append(own.read_json("summary.json"))
-    if jax.process_index() == 0:
-        text = write_seeds(folder, summaries, SHOWN)
-        print(f"{text}\nResults: {folder.root}")
+    with folder.lock():
+        claim_seeds(folder, [one.seed for one in configs])
+        for one in configs:
+            own = Workdir(folder.file(f"s{one.seed}"))
+            status = run(one, str(own.root), command)
+            if status or not own.is_done:
+                return status
+            summaries.append(own.read_json("summary.json"))
+        if jax.process_index() == 0:
+            text = write_seeds(folder, summaries, SHOWN)
+            print(f"{text}\nResults: {folder.root}")
     return 0
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from etils import epath
 from jaxtyping import Float
 
+from mmgen.compact.judging import Judge
 from mmgen.compact.records import CURVE
 from mmgen.compact.scores import score_records
 from mmgen.evaluation.context import read_context
@@ -36,11 +37,12 @@ def curve_of(run: Run, split: str, metric: str) -> Curve | None:
     if len(steps) < 2:
         return None
     context = read_context(run.path)
+    judge = Judge(context)
     per_epoch = run.summary["steps"] / run.summary["epochs"]
     scores = []
     for step in steps:
         records = list(read_records(record_path(run.path, split + CURVE, step)))
-        found = score_records(records, context, split, final=False)
+        found = score_records(records, context, split, final=False, judge=judge)
         scores.append(100 * found[f"{split}/{metric}"])
     return Curve(np.array(steps) / per_epoch, np.array(scores))
 

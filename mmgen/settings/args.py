@@ -15,10 +15,15 @@ Argument = Callable[[ConfigDict, str], None]
 """Changes a config by the argument's value, "" if it has none."""
 
 
+def check_bare(name: str, value: str) -> None:
+    """Refuses a value for an argument that takes none."""
+    if value:
+        raise UserError(f"The argument '{name}' takes no value; write ':{name}'.")
+
+
 def _smoke(config: ConfigDict, value: str) -> None:
     """Seconds instead of minutes: a tiny world, a tiny model, twenty iterations."""
-    if value:
-        raise UserError("The argument 'smoke' takes no value; write ':smoke'.")
+    check_bare("smoke", value)
     config.dataset.instances = 640
     config.dataset.validation_items = 64
     config.dataset.test_items = 200

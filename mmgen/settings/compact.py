@@ -10,7 +10,7 @@ from typing import Any
 from ml_collections import ConfigDict, config_dict
 
 from mmgen.errors import UserError
-from mmgen.settings.args import Argument, apply_arguments, key
+from mmgen.settings.args import Argument, apply_arguments, check_bare, key
 from mmgen.settings.resolve import get, set_missing
 from mmgen.settings.suggest import check_choice
 
@@ -270,7 +270,7 @@ def compact_config() -> ConfigDict:
 
 def _smoke(config: ConfigDict, value: str) -> None:
     """Seconds instead of minutes: a tiny world, a tiny model, three epochs."""
-    _check_bare("smoke", value)
+    check_bare("smoke", value)
     config.dataset.videos = 16
     config.dataset.sizes = (240, 120, 120)
     config.dataset.atom_limit = 0.05
@@ -278,14 +278,9 @@ def _smoke(config: ConfigDict, value: str) -> None:
     config.total.epochs = 3.0
 
 
-def _check_bare(name: str, value: str) -> None:
-    if value:
-        raise UserError(f"The argument '{name}' takes no value; write ':{name}'.")
-
-
 def _curves(config: ConfigDict, value: str) -> None:
     """Records of every evaluation on all splits."""
-    _check_bare("curves", value)
+    check_bare("curves", value)
     config.evaluation.curves = ("train", "validation", "test")
 
 

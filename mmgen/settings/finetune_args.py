@@ -8,14 +8,12 @@ shots= split= theme= tasks= prompt= epochs= limit= rank= seed= dataset=
 
 from ml_collections import ConfigDict
 
-from mmgen.errors import UserError
-from mmgen.settings.args import Argument, key
+from mmgen.settings.args import Argument, check_bare, key
 from mmgen.settings.args import apply_arguments as apply
 
 
 def _smoke(config: ConfigDict, value: str) -> None:
-    if value:
-        raise UserError("The argument 'smoke' takes no value; write ':smoke'.")
+    check_bare("smoke", value)
     config.finetune.limit = 16
     config.finetune.epochs = 2
     config.finetune.remat = False

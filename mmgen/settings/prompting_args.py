@@ -10,15 +10,14 @@ shots= prompt= scoring= language= orders= format= ...
 from ml_collections import ConfigDict
 
 from mmgen.errors import UserError
-from mmgen.settings.args import Argument, key
+from mmgen.settings.args import Argument, check_bare, key
 from mmgen.settings.args import apply_arguments as apply
 
 SMOKE_ITEMS = 12
 
 
 def _smoke(config: ConfigDict, value: str) -> None:
-    if value:
-        raise UserError("The argument 'smoke' takes no value; write ':smoke'.")
+    check_bare("smoke", value)
     config.limit = SMOKE_ITEMS
 
 

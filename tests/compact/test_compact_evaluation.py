@@ -102,6 +102,8 @@ def test_the_optimum_sees_what_the_run_sees_of_a_window(with_audio, changes, sys
     dataset.info["splits"]["test"]["known"] = list(columns)
     (dataset.root / "known").mkdir()
     np.save(dataset.root / "known" / "test.npy", np.tile([*columns.values()], (3, 1)))
+    assert dataset.known("test") is dataset.known("test"), "read once"
+    assert dataset.unseen("test") is dataset.unseen("test"), "counted once"
     for record in records_of(dataset, **changes):
         assert record["optimum_ca"] == columns[f"optimum/{system}/ca"]
 

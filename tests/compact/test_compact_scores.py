@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from small_compact import TEST, TRAIN, clip, make_dataset, windows
 
-from mmgen.compact import scores
+from mmgen.compact import judging, scores
 from mmgen.compact.baselines import baselines, nearest_rows
 from mmgen.compact.context import make_context
 from mmgen.compact.records import CURVE, FIELDS, make_records
@@ -197,6 +197,17 @@ def test_a_run_is_scored_from_its_last_records(dataset, context, tmp_path):
     assert score_run(tmp_path, context) == score_records(
         records_of(dataset, ANSWERS), context, "test"
     )
+
+
+def test_all_splits_of_a_run_have_one_judge(dataset, context, tmp_path, monkeypatch):
+    for split in ("validation", "test"):
+        write_records(record_path(tmp_path, split, 1), records_of(dataset, ANSWERS))
+    made = []
+    monkeypatch.setattr(
+        scores, "Judge", lambda given: made.append(judging.Judge(given)) or made[-1]
+    )
+    score_run(tmp_path, context)
+    assert len(made) == 1
 
 
 def test_unknown_choices_are_one_sentence(dataset):

@@ -90,6 +90,17 @@ def test_a_model_is_as_large_as_its_sizes_say(monkeypatch, name, changes, publis
     assert has_published_size(config.model) is published
 
 
+@pytest.mark.parametrize(
+    "file",
+    ["compact_l.py:curves", "macid.py:smoke", "cobsat_lora.py:smoke", "visCOLL_er1k.py:smoke"],
+)
+def test_an_argument_without_a_value_takes_none(monkeypatch, file):
+    monkeypatch.chdir(ROOT)
+    name = file.split(":")[1]
+    with pytest.raises(UserError, match=f"'{name}' takes no value; write ':{name}'"):
+        load_config(f"configs/{file}=1")
+
+
 def test_atoms_are_steered_by_what_they_have():
     config = compact_config()
     config.update_from_flattened_dict({"task": "noun", "control.metric": "validation/ca"})

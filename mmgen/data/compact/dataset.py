@@ -44,6 +44,8 @@ class CompactDataset:
         self.info = info
         self._splits: dict[str, list[Instance]] = {}
         self._features: dict[str, ClipFeatures] = {}
+        self._unseen: dict[str, Bool[np.ndarray, " n"]] = {}
+        self._known: dict[str, dict[str, Float[np.ndarray, " n"]]] = {}
 
     def split(self, name: str) -> list[Instance]:
         """Instances of the split called `name`; UserError names the splits there are."""
@@ -91,19 +93,23 @@ class CompactDataset:
         columns = self.info["splits"][name].get("known")
         if not columns:
             return {}
-        values = np.load(_known(self.root, name), allow_pickle=False)
-        return dict(zip(columns, values.T, strict=True))
+        if name not in self._known:
+            values = np.load(_known(self.root, name), allow_pickle=False)
+            self._known[name] = dict(zip(columns, values.T, strict=True))
+        return self._known[name]
 
     def unseen(self, name: str) -> Bool[np.ndarray, " n"]:
         """Which instances of a split have a target compound that is no target of train.
 
         Compounds are strings or classes, as the split was made.
         """
-        level = self.info["settings"]["compounds"]
-        known = {target_compound(one, level) for one in self.split("train")}
-        return np.array(
-            [target_compound(one, level) not in known for one in self.split(name)], bool
-        )
+        if name not in self._unseen:
+            level = self.info["settings"]["compounds"]
+            known = {target_compound(one, level) for one in self.split("train")}
+            self._unseen[name] = np.array(
+                [target_compound(one, level) not in known for one in self.split(name)], bool
+            )
+        return self._unseen[name]
 
 
 def target_compound(instance: Instance, level: str) -> tuple:

@@ -39,8 +39,8 @@ class KitchenLaws:
     Attributes:
       grammar_seed: draws which type allows which verbs, transitions and codes. It is not the data
         seed: worlds of all data seeds have one optimum. Over grammars the optimal CA has a standard
-        deviation of .01 to .02; the default, the nearest of some 900, has the figures of the
-        specification within .01, but for the verb CA of AL (.633 instead of .62).
+        deviation of .01 to .02; the default, chosen by search over several hundred seeds, has the
+        figures of the specification within .01, but for the verb CA of AL (.633 instead of .62).
       nouns, verbs, types: classes of nouns and verbs; noun of rank r is of type r modulo `types`.
       zipf: exponent of the frequency of new nouns.
       affordances: p(verb | type) of the verbs that a type allows, the most typical first.
