@@ -22,10 +22,11 @@ from mmgen.benchmark.memory_growth import memory_growth
 from mmgen.benchmark.peer import compare_with_peer, peer_table
 from mmgen.benchmark.record import Record
 from mmgen.benchmark.scales import TYPICAL, Scale
-from mmgen.benchmark.subjects import ALGORITHMS, MODELS
+from mmgen.benchmark.subjects import ALGORITHMS
 from mmgen.benchmark.suite import Case, clock_cases
 from mmgen.data.buckets import Bucket
 from mmgen.errors import UserError
+from mmgen.models.masked_span import MODELS
 from mmgen.settings.sizes import SIZES
 from mmgen.settings.suggest import check_choice
 

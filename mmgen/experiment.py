@@ -43,15 +43,12 @@ from mmgen.memory.plan import Plan, check_stream, make_plan, memory_at
 from mmgen.memory.reservoir import make_reservoir
 from mmgen.memory.stop_words import function_word_ids
 from mmgen.memory.task_balanced import make_task_balanced
-from mmgen.models.lxmert import make_lxmert
-from mmgen.models.vlbert import make_vlbert
+from mmgen.models.masked_span import MODELS
 from mmgen.settings.plug_ins import is_plug_in, plug_in
 from mmgen.settings.resolve import check, resolve
 from mmgen.settings.suggest import check_choice
 from mmgen.tasks.base import Task
 from mmgen.tasks.masked_span import make_masked_span_task
-
-MODELS: dict[str, Callable[..., Any]] = {"vlbert": make_vlbert, "lxmert": make_lxmert}
 
 ALGORITHMS = ("plain", "er", "agem", "mir", "der", "ewc", "si", "lwf")
 """Modules of `mmgen.algorithms`; each has `make_NAME(task, optimizer, memory, **settings)`."""

@@ -34,7 +34,6 @@ from mmgen.tasks.base import Task
 from mmgen.tasks.masked_span import make_masked_span_task
 
 ALGORITHMS = ("plain", "er", "agem", "mir")
-MODELS = ("vlbert", "lxmert")
 LEARNING_RATE = 1e-4
 
 

@@ -25,7 +25,8 @@ from mmgen.data.compact.batches import (
     choose_widths,
     example_batch,
 )
-from mmgen.data.compact.dataset import SPLITS, CompactDataset
+from mmgen.data.compact.dataset import CompactDataset
+from mmgen.data.compact.splits import SPLITS
 from mmgen.data.compact.vocabulary import AtomLabels, CompactVocabulary
 from mmgen.errors import UserError
 from mmgen.models.crossmodal import WORDS, CrossModal, make_crossmodal

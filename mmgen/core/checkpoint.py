@@ -29,6 +29,8 @@ policies = ocp.checkpoint_managers
 
 SLACK = 1 << 16
 """Bytes that a checkpoint needs besides its arrays."""
+DATA_FILE = 1 << 24
+"""Bytes of a data file. Larger ones are gathered in memory, as much again as the whole state."""
 
 
 class NotFiniteError(Exception):
@@ -115,7 +117,8 @@ class Checkpointer:
                 raise NotFiniteError(path)
         about = {"control": control, "facts": facts, "arrays": _to_json(marks)}
         arguments = ocp.args.Composite(
-            state=ocp.args.StandardSave(state), about=ocp.args.JsonSave(about)
+            state=ocp.args.PyTreeSave(state, ocdbt_target_data_file_size=DATA_FILE),
+            about=ocp.args.JsonSave(about),
         )
         self._writing(lambda: self._check_space(state))
         rank = self._rank(metrics)
@@ -196,7 +199,10 @@ class Checkpointer:
         except (TypeError, KeyError, ValueError) as error:
             raise _Unreadable(f"its description is damaged: {error!r}") from error
         self._compare(step, expected, abstract_state)
-        arguments = ocp.args.Composite(state=ocp.args.StandardRestore(abstract_state))
+        where = ocp.checkpoint_utils.construct_restore_args(abstract_state)
+        arguments = ocp.args.Composite(
+            state=ocp.args.PyTreeRestore(abstract_state, restore_args=where)
+        )
         state = self._reading(step, arguments).state
         for path, mark in tree_marks(state).items():
             if mark.checksum != expected[path].checksum:

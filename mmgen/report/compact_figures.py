@@ -10,13 +10,12 @@ from jaxtyping import Float
 from mmgen.compact.judging import Judge
 from mmgen.compact.records import CURVE
 from mmgen.compact.scores import score_records
+from mmgen.data.compact.splits import SPLITS
 from mmgen.evaluation.context import read_context
 from mmgen.evaluation.predictions import read_records, record_path, saved_evaluations
 from mmgen.report.aggregate import Group, Run
 from mmgen.report.compact_cells import Place
 from mmgen.report.figures import axes_of, save_figure
-
-SPLITS = ("train", "validation", "test")
 
 
 class Curve(NamedTuple):

@@ -23,12 +23,12 @@ from mmgen.data.columns import file_sha256, write_array
 from mmgen.data.compact.classes import ClassList
 from mmgen.data.compact.clip_features import ClipFeatures, copy_clips
 from mmgen.data.compact.samples import FIELDS, Instance, read_instances, write_instances
+from mmgen.data.compact.splits import SPLITS
 from mmgen.data.feature_format import MANIFEST
 from mmgen.data.folder import FolderWriter, read_manifest
 from mmgen.errors import UserError
 
 KIND = "compact"
-SPLITS = ("train", "validation", "test")
 
 
 class CompactDataset:
