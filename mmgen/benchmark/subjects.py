@@ -174,8 +174,7 @@ def make_subject(
         vocabulary_rows=workload.vocabulary.rows,
         feature_dim=workload.feature_dim,
         dtype=dtype,
-        dropout=dropout,
-        **SIZES[model][size],
+        **{**SIZES[model][size], "dropout": dropout},
     )
     task = make_masked_span_task(net)
     optimizer = make_optimizer("adamw", LEARNING_RATE)

@@ -5,7 +5,7 @@ VLBERT and LXMERT of INK-USC/VisCOLL, `nets/LXMERT/lxrt/modeling.py`).
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -18,7 +18,6 @@ from mmgen.models.layers import (
     contract,
     gelu,
     masked_softmax,
-    normal_init,
     zeros_init,
 )
 
@@ -27,20 +26,33 @@ LAYER_SITES = ATTENTION_SITES + 1
 """Places that drop: attention weights and output; an encoder layer has the feed-forward's too."""
 
 
+class BertSizes(NamedTuple):
+    """What all layers of an encoder have in common.
+
+    Attributes:
+      heads: number of heads; the width must be a multiple of it.
+      mlp: inner width of the feed-forward.
+      dropout: rate, on attention weights and on the outputs of the blocks.
+      dtype: of the products' operands and of the result.
+      init_std: standard deviation of the first weights.
+    """
+
+    heads: int
+    mlp: int
+    dropout: float
+    dtype: jnp.dtype
+    init_std: float
+
+
 class Attention(nn.Module):
     """Multi-head attention from `queries` to `context`, with its output layer and residual.
 
     One parameter holds the three projections, so that self-attention is one product.
 
-    Attributes:
-      heads: number of heads; the width must be a multiple of it.
-      dropout: rate, on attention weights and on the output.
-      dtype: of the products' operands and of the result.
+    Attributes: see `BertSizes`.
     """
 
-    heads: int
-    dropout: float
-    dtype: jnp.dtype
+    sizes: BertSizes
 
     @nn.compact
     def __call__(
@@ -51,9 +63,10 @@ class Attention(nn.Module):
         noise: Noise | None,
     ) -> Float[Array, "b q k"]:
         """Attends; `context=None` is self-attention, `mask` says which keys exist."""
-        hidden = queries.shape[-1]
+        hidden, sizes = queries.shape[-1], self.sizes
+        normal = nn.initializers.normal(sizes.init_std)
         # Columns ordered (head, projection, dim): a tensor axis splits them between heads.
-        kernel = self.param("qkv_kernel", normal_init, (hidden, 3 * hidden))
+        kernel = self.param("qkv_kernel", normal, (hidden, 3 * hidden))
         bias = self.param("qkv_bias", zeros_init, (3 * hidden,))
         if context is None:
             query, keys, values = self._project(queries, kernel, bias, slice(0, 3))
@@ -61,12 +74,12 @@ class Attention(nn.Module):
             (query,) = self._project(queries, kernel, bias, slice(0, 1))
             keys, values = self._project(context, kernel, bias, slice(1, 3))
         weights_noise, output_noise = site_blocks(noise, 1, 1)
-        query = query * (1 / math.sqrt(hidden // self.heads))
-        scores = contract("bqhd,bshd->bhqs", query, keys, self.dtype)
-        weights = dropout(masked_softmax(scores, mask), self.dropout, weights_noise)
-        mixed = contract("bhqs,bshd->bqhd", weights, values, self.dtype)
-        output = Dense(hidden, self.dtype, name="out")(mixed.reshape(queries.shape))
-        return _residual_norm(queries, output, self.dropout, output_noise, self.dtype)
+        query = query * (1 / math.sqrt(hidden // sizes.heads))
+        scores = contract("bqhd,bshd->bhqs", query, keys, sizes.dtype)
+        weights = dropout(masked_softmax(scores, mask), sizes.dropout, weights_noise)
+        mixed = contract("bhqs,bshd->bqhd", weights, values, sizes.dtype)
+        out = Dense(hidden, sizes.dtype, init_std=sizes.init_std, name="out")
+        return _residual_norm(queries, out(mixed.reshape(queries.shape)), sizes, output_noise)
 
     def _project(
         self,
@@ -77,47 +90,38 @@ class Attention(nn.Module):
     ) -> list[Float[Array, "b n h d"]]:
         """Those of queries, keys and values (0, 1, 2) that `which` names, in one product."""
         if which != slice(0, 3):
-            split = (self.heads, 3, -1)
+            split = (self.sizes.heads, 3, -1)
             kernel = kernel.reshape(len(kernel), *split)[:, :, which].reshape(len(kernel), -1)
             bias = bias.reshape(split)[:, which].reshape(-1)
         parts = which.stop - which.start
-        flat = contract("bnk,kf->bnf", x, kernel, self.dtype) + bias
-        flat = flat.astype(self.dtype).reshape(*x.shape[:2], self.heads, parts, -1)
+        flat = contract("bnk,kf->bnf", x, kernel, self.sizes.dtype) + bias
+        flat = flat.astype(self.sizes.dtype).reshape(*x.shape[:2], self.sizes.heads, parts, -1)
         return [flat[:, :, :, i] for i in range(parts)]
 
 
 class FeedForward(nn.Module):
     """Dense, GELU, dense, residual, norm."""
 
-    width: int
-    dropout: float
-    dtype: jnp.dtype
+    sizes: BertSizes
 
     @nn.compact
     def __call__(self, x: Float[Array, "b n k"], noise: Noise | None) -> Float[Array, "b n k"]:
-        """The block's output, in `dtype`."""
-        wide = gelu(Dense(self.width, self.dtype, name="up")(x)).astype(self.dtype)
-        output = Dense(x.shape[-1], self.dtype, name="down")(wide)
-        return _residual_norm(x, output, self.dropout, noise, self.dtype)
+        """The block's output, in `sizes.dtype`."""
+        dtype, std = self.sizes.dtype, self.sizes.init_std
+        wide = gelu(Dense(self.sizes.mlp, dtype, init_std=std, name="up")(x)).astype(dtype)
+        output = Dense(x.shape[-1], dtype, init_std=std, name="down")(wide)
+        return _residual_norm(x, output, self.sizes, noise)
 
 
-def _residual_norm(
-    x: Array, output: Array, rate: float, noise: Noise | None, dtype: jnp.dtype
-) -> Array:
+def _residual_norm(x: Array, output: Array, sizes: BertSizes, noise: Noise | None) -> Array:
     """Called inside the block's `__call__`, so the norm is the block's own parameter `norm`."""
-    return LayerNorm(name="norm")(x + dropout(output, rate, noise)).astype(dtype)
+    return LayerNorm(name="norm")(x + dropout(output, sizes.dropout, noise)).astype(sizes.dtype)
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and feed-forward.
+    """Self-attention and feed-forward."""
 
-    Attributes: see `Attention`; `mlp` is the inner width of the feed-forward.
-    """
-
-    heads: int
-    mlp: int
-    dropout: float
-    dtype: jnp.dtype
+    sizes: BertSizes
 
     @nn.compact
     def __call__(
@@ -132,26 +136,23 @@ class EncoderLayer(nn.Module):
         Nothing above a last layer reads the other positions, so there it costs a fraction.
         """
         attention_noise, mlp_noise = site_blocks(noise, ATTENTION_SITES, 1)
-        attention = Attention(self.heads, self.dropout, self.dtype, name="attention")
+        attention = Attention(self.sizes, name="attention")
         if queries is None:
             hidden = attention(x, None, mask, attention_noise)
         else:
             hidden = attention(queries, x, mask, attention_noise)
-        return FeedForward(self.mlp, self.dropout, self.dtype, name="mlp")(hidden, mlp_noise)
+        return FeedForward(self.sizes, name="mlp")(hidden, mlp_noise)
 
 
 class EncoderStack(nn.Module):
     """`depth` encoder layers under one scan, parameters stacked along a leading axis.
 
-    Attributes: see `EncoderLayer`; `unroll` is how many layers a scan iteration holds: 1 compiles
-    in seconds, `depth` leaves no loop.
+    Attributes: `unroll` is how many layers a scan iteration holds: 1 compiles in seconds, `depth`
+    leaves no loop.
     """
 
     depth: int
-    heads: int
-    mlp: int
-    dropout: float
-    dtype: jnp.dtype
+    sizes: BertSizes
     unroll: int = 1
 
     @nn.compact
@@ -161,7 +162,7 @@ class EncoderStack(nn.Module):
         """The output of the last of the layers."""
         if self.depth == 0:
             return x
-        layer = EncoderLayer(self.heads, self.mlp, self.dropout, self.dtype, name="layers")
+        layer = EncoderLayer(self.sizes, name="layers")
         return scan_layers(layer, (x,), (mask,), noise, LAYER_SITES, self.depth, self.unroll)[0]
 
 

@@ -4,7 +4,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from mmgen.models.layers import Dense, LayerNorm, contract, gelu, zeros_init
+from mmgen.models.layers import INIT_STD, Dense, LayerNorm, contract, gelu, zeros_init
 
 
 class MaskedTokenHead(nn.Module):
@@ -15,13 +15,15 @@ class MaskedTokenHead(nn.Module):
     """
 
     dtype: jnp.dtype
+    init_std: float = INIT_STD
 
     @nn.compact
     def __call__(
         self, x: Float[Array, "b m k"], table: Float[Array, "v k"]
     ) -> Float[Array, "b m v"]:
         """Logits over the rows of `table`, float32."""
-        hidden = gelu(Dense(x.shape[-1], self.dtype, name="dense")(x))
+        dense = Dense(x.shape[-1], self.dtype, init_std=self.init_std, name="dense")
+        hidden = gelu(dense(x))
         hidden = LayerNorm(name="norm")(hidden).astype(self.dtype)
         bias = self.param("bias", zeros_init, table.shape[:1])
         return contract("bmk,vk->bmv", hidden, table, self.dtype) + bias

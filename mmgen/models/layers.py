@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 LAYER_NORM_EPS = 1e-12
 INIT_STD = 0.02
-normal_init = nn.initializers.normal(INIT_STD)
+"""Of BERT, whose width is 768."""
 zeros_init = nn.initializers.zeros
 
 
@@ -61,18 +61,20 @@ class Dense(nn.Module):
       features: width of the output.
       dtype: of the product's operands.
       uniform: draw weights and bias from U(+-1/sqrt(fan in)), the default of `torch.nn.Linear`,
-        instead of N(0, 0.02) and zeros.
+        instead of N(0, init_std) and zeros.
+      init_std: standard deviation of the first weights.
     """
 
     features: int
     dtype: jnp.dtype = jnp.float32
     uniform: bool = False
+    init_std: float = INIT_STD
 
     @nn.compact
     def __call__(self, x: Float[Array, "b n k"]) -> Float[Array, "b n features"]:
         """The product plus bias."""
         fan_in = x.shape[-1]
-        kernel_init, bias_init = normal_init, zeros_init
+        kernel_init, bias_init = nn.initializers.normal(self.init_std), zeros_init
         if self.uniform:
             kernel_init = bias_init = _symmetric_uniform(1 / math.sqrt(fan_in))
         kernel = self.param("kernel", kernel_init, (fan_in, self.features))

@@ -29,13 +29,14 @@ from mmgen.models.bert import (
     ATTENTION_SITES,
     LAYER_SITES,
     Attention,
+    BertSizes,
     EncoderStack,
     FeedForward,
     scan_layers,
 )
 from mmgen.models.dropout import Noise, dropout, noise_from, site_blocks
 from mmgen.models.heads import MaskedTokenHead
-from mmgen.models.layers import Dense, LayerNorm, look_up, normal_init, take_positions
+from mmgen.models.layers import INIT_STD, Dense, LayerNorm, look_up, take_positions
 from mmgen.models.regions import check_batch, regions
 
 PyTree = Any
@@ -52,10 +53,7 @@ CROSS_SITES = 4 * ATTENTION_SITES + 2
 class CrossLayer(nn.Module):
     """Attention across the modalities, one module for both directions, then each by itself."""
 
-    heads: int
-    mlp: int
-    dropout: float
-    dtype: jnp.dtype
+    sizes: BertSizes
 
     @nn.compact
     def __call__(
@@ -68,29 +66,26 @@ class CrossLayer(nn.Module):
     ) -> tuple[Float[Array, "b t k"], Float[Array, "b o k"]]:
         """Text and objects after the layer."""
         noises = site_blocks(noise, *[ATTENTION_SITES] * 4, 1, 1)
-        sizes = (self.heads, self.dropout, self.dtype)
-        cross = Attention(*sizes, name="cross")
+        sizes = self.sizes
+        cross = Attention(sizes, name="cross")
         text, visual = (
             cross(text, visual, object_mask, noises[0]),
             cross(visual, text, text_mask, noises[1]),
         )
-        text = Attention(*sizes, name="text_attention")(text, None, text_mask, noises[2])
-        visual = Attention(*sizes, name="visual_attention")(visual, None, object_mask, noises[3])
-        text = FeedForward(self.mlp, *sizes[1:], name="text_mlp")(text, noises[4])
-        visual = FeedForward(self.mlp, *sizes[1:], name="visual_mlp")(visual, noises[5])
+        text = Attention(sizes, name="text_attention")(text, None, text_mask, noises[2])
+        visual = Attention(sizes, name="visual_attention")(visual, None, object_mask, noises[3])
+        text = FeedForward(sizes, name="text_mlp")(text, noises[4])
+        visual = FeedForward(sizes, name="visual_mlp")(visual, noises[5])
         return text, visual
 
 
 class LastCrossLayer(nn.Module):
     """The text half of a cross-modal layer, at the target positions alone.
 
-    Attributes: see `CrossLayer`; `dead_parameters` creates those of the visual half as well.
+    Attributes: `dead_parameters` creates those of the visual half as well.
     """
 
-    heads: int
-    mlp: int
-    dropout: float
-    dtype: jnp.dtype
+    sizes: BertSizes
     dead_parameters: bool
 
     @nn.compact
@@ -105,14 +100,14 @@ class LastCrossLayer(nn.Module):
     ) -> Float[Array, "b m k"]:
         """Hidden states of the target positions."""
         noises = site_blocks(noise, ATTENTION_SITES, ATTENTION_SITES, 1)
-        sizes = (self.heads, self.dropout, self.dtype)
-        text = Attention(*sizes, name="cross")(text, visual, object_mask, noises[0])
+        sizes = self.sizes
+        text = Attention(sizes, name="cross")(text, visual, object_mask, noises[0])
         targets = take_positions(text, positions)
-        targets = Attention(*sizes, name="text_attention")(targets, text, text_mask, noises[1])
+        targets = Attention(sizes, name="text_attention")(targets, text, text_mask, noises[1])
         if self.dead_parameters and self.is_initializing():
-            unread = Attention(*sizes, name="visual_attention")(visual, None, object_mask, None)
-            FeedForward(self.mlp, *sizes[1:], name="visual_mlp")(unread, None)
-        return FeedForward(self.mlp, *sizes[1:], name="text_mlp")(targets, noises[2])
+            unread = Attention(sizes, name="visual_attention")(visual, None, object_mask, None)
+            FeedForward(sizes, name="visual_mlp")(unread, None)
+        return FeedForward(sizes, name="text_mlp")(targets, noises[2])
 
 
 class LXMERT(nn.Module):
@@ -128,6 +123,7 @@ class LXMERT(nn.Module):
     max_positions: int
     feature_dim: int
     dropout: float
+    init_std: float
     object_mask: bool
     whole_image_object: bool
     dead_parameters: bool
@@ -140,29 +136,36 @@ class LXMERT(nn.Module):
         """Logits float32[b, m, v]; `key=None` switches dropout off."""
         check_batch(batch, self.feature_dim, self.max_positions, special_positions=0)
         noises = site_blocks(noise_from(key), *self._sites())
-        table = self.param("word_embedding", normal_init, (self.vocabulary_rows, self.hidden))
+        table = self.param("word_embedding", self._normal, (self.vocabulary_rows, self.hidden))
         words, table = look_up(table, batch["tokens"])
         text, text_mask = self._embed_text(words, noises[0]), batch["text_mask"]
         visual, object_mask = self._embed_regions(batch, noises[1])
 
-        sizes = (self.heads, self.mlp, self.dropout, self.dtype)
-        language = EncoderStack(self.layers, *sizes, self.scan_unroll, name="language")
+        sizes = BertSizes(self.heads, self.mlp, self.dropout, self.dtype, self.init_std)
+        language = EncoderStack(self.layers, sizes, self.scan_unroll, name="language")
         text = language(text, text_mask, noises[2])
-        vision = EncoderStack(self.visual_layers, *sizes, self.scan_unroll, name="vision")
+        vision = EncoderStack(self.visual_layers, sizes, self.scan_unroll, name="vision")
         visual = vision(visual, object_mask, noises[3])
         masks = (text_mask, object_mask)
         depth = self.cross_layers - 1
         if depth:
-            cross = CrossLayer(*sizes, name="cross_layers")
+            cross = CrossLayer(sizes, name="cross_layers")
             text, visual = scan_layers(
                 cross, (text, visual), masks, noises[4], CROSS_SITES, depth, self.scan_unroll
             )
-        last = LastCrossLayer(*sizes, self.dead_parameters, name="last_cross_layer")
+        last = LastCrossLayer(sizes, self.dead_parameters, name="last_cross_layer")
         targets = last(text, visual, *masks, batch["span_positions"], noises[5])
         if self.dead_parameters and self.is_initializing():
-            pooled = Dense(self.hidden, self.dtype, name="pooler")(text[:, :1])
-            Dense(2, self.dtype, name="relation")(pooled)
-        return MaskedTokenHead(self.dtype, name="head")(targets, table)
+            pooled = self._dense(self.hidden, "pooler")(text[:, :1])
+            self._dense(2, "relation")(pooled)
+        return MaskedTokenHead(self.dtype, self.init_std, name="head")(targets, table)
+
+    def _dense(self, features: int, name: str) -> Dense:
+        return Dense(features, self.dtype, init_std=self.init_std, name=name)
+
+    @property
+    def _normal(self) -> nn.initializers.Initializer:
+        return nn.initializers.normal(self.init_std)
 
     def _sites(self) -> tuple[int, ...]:
         """How many places of each part drop."""
@@ -172,8 +175,8 @@ class LXMERT(nn.Module):
     def _embed_text(
         self, words: Float[Array, "b t k"], noise: Noise | None
     ) -> Float[Array, "b t k"]:
-        position = self.param("position_embedding", normal_init, (self.max_positions, self.hidden))
-        segment = self.param("segment_embedding", normal_init, (SEGMENTS, self.hidden))
+        position = self.param("position_embedding", self._normal, (self.max_positions, self.hidden))
+        segment = self.param("segment_embedding", self._normal, (SEGMENTS, self.hidden))
         x = LayerNorm(name="text_norm")(words + position[: words.shape[1]] + segment[0])
         return dropout(x, self.dropout, noise).astype(self.dtype)
 
@@ -181,8 +184,8 @@ class LXMERT(nn.Module):
         self, batch: Batch, noise: Noise | None
     ) -> tuple[Float[Array, "b o k"], Bool[Array, "b o"]]:
         slots = regions(batch, self.whole_image_object)
-        feature = Dense(self.hidden, self.dtype, name="visual")(slots.features)
-        box = Dense(self.hidden, self.dtype, name="box")(slots.boxes)
+        feature = self._dense(self.hidden, "visual")(slots.features)
+        box = self._dense(self.hidden, "box")(slots.boxes)
         x = (LayerNorm(name="visual_norm")(feature) + LayerNorm(name="box_norm")(box)) / 2
         mask = slots.mask if self.object_mask else jnp.ones_like(slots.mask)
         return dropout(x, self.dropout, noise).astype(self.dtype), mask
@@ -219,6 +222,7 @@ def make_lxmert(
     max_positions: int = 512,
     feature_dim: int = 2048,
     dropout: float = 0.1,
+    init_std: float = INIT_STD,
     profile: str = "paper",
     object_mask: bool | None = None,
     whole_image_object: bool | None = None,
@@ -237,6 +241,7 @@ def make_lxmert(
       max_positions: rows of the position table.
       feature_dim: width of the region features.
       dropout: rate, on embeddings, attention weights and block outputs.
+      init_std: standard deviation of the first weights.
       profile: "paper" or "release"; decides the four settings that follow where they are None.
       object_mask: attend the image's objects only, not the padded slots (paper).
       whole_image_object: the whole image is also an object (release).
@@ -272,6 +277,7 @@ def make_lxmert(
         max_positions=max_positions,
         feature_dim=feature_dim,
         dropout=dropout,
+        init_std=init_std,
         object_mask=chosen(object_mask, not release),
         whole_image_object=chosen(whole_image_object, release),
         dead_parameters=chosen(dead_parameters, release),

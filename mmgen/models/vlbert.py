@@ -15,10 +15,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
 from mmgen.data.schema import Batch
-from mmgen.models.bert import LAYER_SITES, EncoderLayer, EncoderStack
+from mmgen.models.bert import LAYER_SITES, BertSizes, EncoderLayer, EncoderStack
 from mmgen.models.dropout import dropout, noise_from, site_blocks
 from mmgen.models.heads import MaskedTokenHead
-from mmgen.models.layers import Dense, LayerNorm, look_up, normal_init, take_positions
+from mmgen.models.layers import INIT_STD, Dense, LayerNorm, look_up, take_positions
 from mmgen.models.regions import check_batch, regions
 
 TEXT_SEGMENT, OBJECT_SEGMENT, SEGMENTS = 0, 2, 3
@@ -36,6 +36,7 @@ class VLBERT(nn.Module):
     max_positions: int
     feature_dim: int
     dropout: float
+    init_std: float
     object_mask: bool
     whole_image_object: bool
     box_geometry: bool
@@ -48,29 +49,29 @@ class VLBERT(nn.Module):
         # Objects stand at the text's length, the end token one further.
         check_batch(batch, self.feature_dim, self.max_positions, special_positions=2)
         noises = site_blocks(noise_from(key), 1, LAYER_SITES * (self.layers - 1), LAYER_SITES)
-        table = self.param("word_embedding", normal_init, (self.vocabulary_rows, self.hidden))
+        table = self.param("word_embedding", self._normal, (self.vocabulary_rows, self.hidden))
         words, table = look_up(table, batch["tokens"])
         x, mask = self._embed(batch, words)
         x = LayerNorm(name="embedding_norm")(x)
         x = dropout(x, self.dropout, noises[0]).astype(self.dtype)
-        sizes = (self.heads, self.mlp, self.dropout, self.dtype)
-        stack = EncoderStack(self.layers - 1, *sizes, self.scan_unroll, name="encoder")
+        sizes = BertSizes(self.heads, self.mlp, self.dropout, self.dtype, self.init_std)
+        stack = EncoderStack(self.layers - 1, sizes, self.scan_unroll, name="encoder")
         x = stack(x, mask, noises[1])
         targets = take_positions(x, batch["span_positions"])
-        targets = EncoderLayer(*sizes, name="last_layer")(x, mask, noises[2], targets)
-        return MaskedTokenHead(self.dtype, name="head")(targets, table)
+        targets = EncoderLayer(sizes, name="last_layer")(x, mask, noises[2], targets)
+        return MaskedTokenHead(self.dtype, self.init_std, name="head")(targets, table)
 
     def _embed(
         self, batch: Batch, words: Float[Array, "b t k"]
     ) -> tuple[Float[Array, "b n k"], Bool[Array, "b n"]]:
         """Sums of embeddings of text, objects and end, and which of these slots exist."""
-        position = self.param("position_embedding", normal_init, (self.max_positions, self.hidden))
-        segment = self.param("segment_embedding", normal_init, (SEGMENTS, self.hidden))
+        position = self.param("position_embedding", self._normal, (self.max_positions, self.hidden))
+        segment = self.param("segment_embedding", self._normal, (SEGMENTS, self.hidden))
         length = jnp.sum(batch["text_mask"], -1)
         image, objects, object_mask = self._embed_regions(batch)
         text = words + image + position[: words.shape[1]] + segment[TEXT_SEGMENT]
         objects = objects + position[length][:, None] + segment[OBJECT_SEGMENT]
-        end_word = self.param("end_word", normal_init, (self.hidden,))
+        end_word = self.param("end_word", self._normal, (self.hidden,))
         end = (end_word + position[length + 1] + segment[OBJECT_SEGMENT])[:, None]
         mask = [batch["text_mask"], object_mask, jnp.ones_like(object_mask[:, :1])]
         return jnp.concatenate([text, objects, end], axis=1), jnp.concatenate(mask, axis=1)
@@ -89,9 +90,15 @@ class VLBERT(nn.Module):
         # Standard normal, about 50 times as large as the other embeddings: the release's default.
         objects += self.param("object_word", nn.initializers.normal(1.0), (self.hidden,))
         if self.box_geometry:
-            objects += Dense(self.hidden, self.dtype, name="box")(slots.boxes)
+            objects += Dense(self.hidden, self.dtype, init_std=self.init_std, name="box")(
+                slots.boxes
+            )
         mask = slots.mask if self.object_mask else jnp.ones_like(slots.mask)
         return image, objects, mask
+
+    @property
+    def _normal(self) -> nn.initializers.Initializer:
+        return nn.initializers.normal(self.init_std)
 
 
 def make_vlbert(
@@ -104,6 +111,7 @@ def make_vlbert(
     max_positions: int = 512,
     feature_dim: int = 2048,
     dropout: float = 0.1,
+    init_std: float = INIT_STD,
     profile: str = "paper",
     object_mask: bool = True,
     whole_image_object: bool | None = None,
@@ -121,6 +129,7 @@ def make_vlbert(
       max_positions: rows of the position table.
       feature_dim: width of the region features.
       dropout: rate, on embeddings, attention weights and block outputs.
+      init_std: standard deviation of the first weights.
       profile: "paper" or "release"; decides `whole_image_object` when that is None.
       object_mask: attend the image's objects only, not the padded slots.
       whole_image_object: the whole image is also an object, see the module's docstring.
@@ -140,6 +149,7 @@ def make_vlbert(
         max_positions=max_positions,
         feature_dim=feature_dim,
         dropout=dropout,
+        init_std=init_std,
         object_mask=object_mask,
         whole_image_object=profile == "release"
         if whole_image_object is None

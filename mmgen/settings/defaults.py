@@ -95,7 +95,9 @@ def default_config() -> ConfigDict:
     # LXMERT only: layers of the visual encoder and of the cross-modal encoder.
     model.visual_layers = placeholder(int)
     model.cross_layers = placeholder(int)
-    model.dropout = 0.1
+    model.dropout = placeholder(float)
+    # Standard deviation of the first weights.
+    model.init_std = placeholder(float)
     # Rows of the word table; 30,600 with the published vocabularies, which have fewer tokens.
     model.vocabulary_rows = placeholder(int)
     model.max_positions = 512

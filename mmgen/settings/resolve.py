@@ -82,6 +82,7 @@ POSITIVE = (
     "model.heads",
     "model.mlp",
     "model.max_positions",
+    "model.init_std",
     "optimizer.learning_rate",
     "stream.bin_width",
     "stream.share",
@@ -123,7 +124,7 @@ def resolve(config: ConfigDict, info: Mapping[str, Any]) -> ConfigDict:
     # A part of a stream is its beginning: the pace is that of the whole, the memory a share of it.
     _resolve_stream(config, info, stream_size)
     _resolve_memory(config, info, int(stream_size * config.stream.share))
-    set_missing(config, "optimizer.learning_rate", 1e-3 if world else 1e-4)
+    set_missing(config, "optimizer.learning_rate", 5e-4 if world else 1e-4)
     # DER on 30,600 rows would keep 600 MB of logits for 1,000 slots; the head of them is enough.
     set_missing(config, "algorithm.top_k", 0 if world else 64)
     set_missing(config, "evaluation.schedule", "even" if world else "paper")
@@ -153,7 +154,7 @@ def _resolve_model(config: ConfigDict, world: bool, vocabulary_rows: int) -> Non
         set_missing(config, f"model.{name}", value)
 
 
-def _model_sizes(config: ConfigDict) -> dict[str, dict[str, int]]:
+def _model_sizes(config: ConfigDict) -> dict[str, dict[str, Any]]:
     """The named sizes of the model; a plug-in has VLBERT's."""
     return SIZES.get(config.model.factory, SIZES["vlbert"])
 
@@ -216,6 +217,8 @@ def _check_numbers(config: ConfigDict) -> None:
     for path in ("model.dropout", "stream.share"):
         top_included = path == "stream.share"
         value = get(config, path)
+        if value is None:
+            continue
         if not 0 <= value <= 1 or (value == 1 and not top_included):
             raise UserError(f"config.{path} is {value}; it must lie between 0 and 1.")
     if (config.buckets.max or 0) > 3:

@@ -194,7 +194,7 @@ def test_two_durations_are_refused():
 def test_the_workdir_depends_on_identity_only():
     one, two, other = resolve(er10k(), WORLD), er10k(), er10k()
     two.mesh.data, two.logging.every, two.data_dir = 4, 7, "elsewhere"
-    other.optimizer.learning_rate = 5e-4
+    other.optimizer.learning_rate = 7e-4
     assert default_workdir(one, WORLD) == default_workdir(resolve(two, WORLD), WORLD)
     assert default_workdir(one, WORLD) != default_workdir(resolve(other, WORLD), WORLD)
     assert default_workdir(one, WORLD).startswith("runs/visCOLL_er10k/scene_world-paper-s0-")
