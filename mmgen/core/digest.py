@@ -9,9 +9,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, UInt
 
 PyTree = Any
+
+STRIDE = 0x9E3779B9
+SMALL = 1 << 20
+"""Bytes up to which copying an array costs less than compiling a program for its shape."""
 
 
 class Mark(NamedTuple):
@@ -30,7 +35,7 @@ def tree_marks(tree: PyTree) -> dict[str, Mark]:
     for name, leaf in leaves.items():
         # One at a time: programs in flight together, each with its own sum over the devices, can
         # wait for each other for ever where many virtual devices share few cores.
-        words = jax.device_get(_checksum(leaf))
+        words = _host_checksum(leaf) if _is_small(leaf) else jax.device_get(_checksum(leaf))
         marks[name] = Mark(str(leaf.dtype), tuple(leaf.shape), int(words[0]), not words[1])
     return marks
 
@@ -43,6 +48,26 @@ def named_leaves(tree: PyTree) -> dict[str, Any]:
     }
 
 
+def _is_small(array: Array) -> bool:
+    """Is it one that the host can sum up, on every process alike?"""
+    at_hand = array.is_fully_replicated or array.is_fully_addressable
+    return at_hand and array.nbytes <= SMALL and not _is_key(array)
+
+
+def _is_key(array: Array) -> bool:
+    return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
+
+
+def _host_checksum(array: Array) -> UInt[np.ndarray, " 2"]:
+    """What `_checksum` gives, in numpy."""
+    values = np.asarray(jax.device_get(array))
+    inexact = jnp.issubdtype(values.dtype, jnp.inexact)
+    broken = np.sum(~np.isfinite(values), dtype=np.uint32) if inexact else 0
+    words = np.frombuffer(values.tobytes(), f"u{min(values.itemsize, 4)}").astype(np.uint32)
+    positions = np.arange(len(words), dtype=np.uint32) * np.uint32(STRIDE)
+    return np.array([np.sum(_mix(words ^ positions), dtype=np.uint32), broken], np.uint32)
+
+
 @jax.jit
 def _checksum(array: Array) -> UInt[Array, " 2"]:
     """[checksum, number of elements that are not finite].
@@ -52,7 +77,7 @@ def _checksum(array: Array) -> UInt[Array, " 2"]:
     """
     inexact = jnp.issubdtype(array.dtype, jnp.inexact)
     broken = jnp.sum(~jnp.isfinite(array), dtype=jnp.uint32) if inexact else jnp.uint32(0)
-    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+    if _is_key(array):
         array = jax.random.key_data(array)
     bits = array.astype(jnp.uint8) if array.dtype == jnp.bool_ else _words(array)
     mixed = _mix(bits.astype(jnp.uint32) ^ _positions(bits.shape))
@@ -65,7 +90,7 @@ def _positions(shape: tuple[int, ...]) -> Array:
     From one iota per axis: reshaping a flat one would gather an array that is split over devices.
     """
     positions = jnp.zeros(shape, jnp.uint32)
-    stride = 0x9E3779B9
+    stride = STRIDE
     for axis in reversed(range(len(shape))):
         index = jax.lax.broadcasted_iota(jnp.uint32, shape, axis)
         positions = positions + index * jnp.uint32(stride)
@@ -75,8 +100,8 @@ def _positions(shape: tuple[int, ...]) -> Array:
 
 def _mix(x: Array) -> Array:
     """The finaliser of MurmurHash3: every bit of the result depends on every bit of `x`."""
-    x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
-    x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
+    x = (x ^ (x >> 16)) * np.uint32(0x85EBCA6B)
+    x = (x ^ (x >> 13)) * np.uint32(0xC2B2AE35)
     return x ^ (x >> 16)
 
 

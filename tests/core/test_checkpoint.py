@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from mmgen.core import digest
 from mmgen.core.checkpoint import Checkpointer, NotFiniteError
 from mmgen.core.digest import tree_marks
 from mmgen.core.state import TrainState
@@ -125,7 +126,14 @@ def test_a_flipped_bit_that_orbax_does_not_notice_is_noticed(checkpoints, tmp_pa
     assert checkpoints.steps == [1]
 
 
-def test_a_checksum_notices_any_bit_and_any_exchange():
+@pytest.fixture(params=["host", "device"])
+def place(request, monkeypatch):
+    """Checksums are computed there."""
+    if request.param == "device":
+        monkeypatch.setattr(digest, "SMALL", -1)
+
+
+def test_a_checksum_notices_any_bit_and_any_exchange(place):
     base = np.arange(12, dtype=np.float32).reshape(3, 4)
 
     def checksum(array):
@@ -145,9 +153,21 @@ def test_a_checksum_notices_any_bit_and_any_exchange():
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "bfloat16", "float16"])
-def test_a_checksum_knows_every_dtype(dtype):
+def test_a_checksum_knows_every_dtype(place, dtype):
     marks = tree_marks({"a": jnp.array([[0, 1], [1, 0]], dtype), "s": jnp.ones((), dtype)})
     assert marks["a"].dtype == dtype
     assert marks["a"].finite
     other = tree_marks({"a": jnp.array([[1, 0], [1, 0]], dtype)})
     assert marks["a"].checksum != other["a"].checksum
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (7,), (3, 4, 5)])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "bfloat16", "float32"])
+def test_host_and_device_agree_on_every_checksum(monkeypatch, dtype, shape):
+    rng = np.random.default_rng(0)
+    values = jnp.asarray(rng.integers(0, 2, shape) if dtype == "bool" else 50 * rng.random(shape))
+    tree = {"a": values.astype(dtype), "broken": jnp.full(shape, jnp.nan)}
+    on_host = tree_marks(tree)
+    monkeypatch.setattr(digest, "SMALL", -1)
+    assert tree_marks(tree) == on_host
+    assert on_host["broken"].finite == (0 in shape)

@@ -9,10 +9,13 @@ from . import running, traces
 
 
 def test_a_stranger_gets_a_table(bench, tmp_path):
-    """In a fresh interpreter, with the default cadence."""
+    """In a fresh interpreter, compiled as everywhere, with the default cadence."""
     workdir = tmp_path / "run"
     result = running.run_main(
-        running.CONFIG, f"--config.data_dir={bench.prepared}", f"--workdir={workdir}"
+        running.CONFIG,
+        f"--config.data_dir={bench.prepared}",
+        f"--workdir={workdir}",
+        XLA_FLAGS=running.OPTIMISED,
     )
     assert result.returncode == 0, result.stderr
     assert re.search(r"\| *this run *\|.*\d\.\d", result.stdout)
