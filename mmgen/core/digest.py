@@ -98,8 +98,8 @@ def _positions(shape: tuple[int, ...]) -> Array:
     return positions
 
 
-def _mix(x: Array) -> Array:
-    """The finaliser of MurmurHash3: every bit of the result depends on every bit of `x`."""
+def _mix(x: Any) -> Any:
+    """The finaliser of MurmurHash3, of uint32 in numpy or JAX: every bit depends on every bit."""
     x = (x ^ (x >> 16)) * np.uint32(0x85EBCA6B)
     x = (x ^ (x >> 13)) * np.uint32(0xC2B2AE35)
     return x ^ (x >> 16)
