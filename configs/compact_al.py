@@ -1,6 +1,8 @@
 """Audio and language on CompAct (Table 1, row AL).
 
 python -m mmgen.main --config=configs/compact_al.py[:task=utterance|verb|noun,split=mcd,...]
+
+Published: BLEU 30.82 +- 0.5, EM 6.81 +- 0.5, CA 13.22 +- 0.9.
 """
 
 from ml_collections import ConfigDict

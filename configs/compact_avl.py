@@ -1,6 +1,8 @@
 """Audio, vision and language on CompAct (Table 1, row AVL).
 
 python -m mmgen.main --config=configs/compact_avl.py[:task=utterance|verb|noun,split=mcd,...]
+
+Published: BLEU 31.73 +- 0.4, EM 7.04 +- 0.4, CA 12.93 +- 0.8.
 """
 
 from ml_collections import ConfigDict

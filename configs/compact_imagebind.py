@@ -1,6 +1,8 @@
 """A decoder on ImageBind's features of CompAct (Table 1, row ImageBind).
 
 python -m mmgen.main --config=configs/compact_imagebind.py[:task=utterance|verb|noun,split=mcd,...]
+
+Published: BLEU 33.52 +- 0.3, EM 9.45 +- 0.5, CA 15.04 +- 1.0.
 """
 
 from ml_collections import ConfigDict

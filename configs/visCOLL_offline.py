@@ -1,7 +1,9 @@
-"""Several shuffled epochs (Table 2, row Offline); the paper gives no number, the released
+"""Several shuffled epochs (Table 2, row Offline); the paper gives no number of epochs, the released
 script evaluates after six.
 
     python -m mmgen.main --config=configs/visCOLL_offline.py
+
+Published log-PPL, VLBERT / LXMERT: COCO-shift 1.44 / 1.50; Flickr-shift 2.02 / 2.02.
 """
 
 from ml_collections import ConfigDict
