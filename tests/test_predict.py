@@ -4,10 +4,12 @@
 
 import json
 import shutil
+import sys
 
 import numpy as np
 import pytest
 from e2e.conftest import bench, unbroken
+from e2e.running import run_command
 
 from mmgen import predict
 from mmgen.data.columns import open_dataset
@@ -26,14 +28,17 @@ def files(folder):
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
-def test_its_own_split_is_predicted_as_when_it_was_evaluated(unbroken, tmp_path, capsys):
+def test_its_own_split_is_predicted_as_when_it_was_evaluated(unbroken, tmp_path):
+    """Bit for bit, hence compiled as the run was."""
     before = files(unbroken)
     out = tmp_path / "new" / "novel.jsonl"
-    predict.main(["--workdir", str(unbroken), "--split=novel", "--out", str(out)])
+    command = (sys.executable, "-m", "mmgen.predict", "--workdir", str(unbroken))
+    result = run_command(*command, "--split=novel", "--out", str(out))
+    assert result.returncode == 0, result.stderr
     assert out.read_bytes() == (unbroken / "evals" / "novel" / "00000020.jsonl").read_bytes()
     assert files(unbroken) == before
     score = json.loads((unbroken / "summary.json").read_text())["metrics"]["novel/log_ppl"]
-    assert f"{score:.4f}" in capsys.readouterr().out
+    assert f"{score:.4f}" in result.stdout
 
 
 def test_other_data_with_the_same_words_are_predicted(unbroken, data, tmp_path):
