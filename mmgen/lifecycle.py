@@ -9,7 +9,7 @@ from jaxtyping import Array, Key
 from ml_collections import ConfigDict
 
 from mmgen.core import provenance
-from mmgen.core.mesh import Mesh, param_shardings
+from mmgen.core.mesh import Mesh, param_shardings, placed_shapes
 from mmgen.core.rng import stream_key
 from mmgen.core.state import TrainState
 from mmgen.core.workdir import CONFIG, Workdir
@@ -148,8 +148,4 @@ def common_summary(
 def placed_state(init: Callable[[Key[Array, ""]], TrainState], seed: int, mesh: Mesh) -> TrainState:
     """`ShapeDtypeStruct`s of a run's state with the shardings of `mesh`, to restore to."""
     shapes = jax.eval_shape(init, stream_key(seed, "init"))
-    return jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
-        shapes,
-        param_shardings(shapes, mesh),
-    )
+    return placed_shapes(shapes, param_shardings(shapes, mesh))

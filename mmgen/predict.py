@@ -15,7 +15,7 @@ from typing import Any
 import jax
 from etils import epath
 
-from mmgen.core.mesh import make_mesh, param_shardings
+from mmgen.core.mesh import make_mesh, param_shardings, placed_shapes
 from mmgen.core.rng import stream_key
 from mmgen.core.weights import read_weights
 from mmgen.data.columns import Dataset, open_dataset
@@ -80,11 +80,7 @@ def predict(trained: Trained, dataset: Dataset, split: str, out: epath.PathLike)
 
 def _weights(trained: Trained, task: Task, example: dict[str, Any], mesh: jax.sharding.Mesh) -> Any:
     shapes = jax.eval_shape(lambda key: task.init(key, example), stream_key(0, "init"))
-    placed = jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
-        shapes,
-        param_shardings(shapes, mesh),
-    )
+    placed = placed_shapes(shapes, param_shardings(shapes, mesh))
     return read_weights(trained.checkpoints, placed).params
 
 

@@ -15,7 +15,7 @@ from mmgen.algorithms.base import Algorithm, Feed
 from mmgen.benchmark.flops import count_flops
 from mmgen.benchmark.workload import COCO_MAX_SPAN, Workload, hollow_store
 from mmgen.core.compiled_step import CompiledStep, compile_step
-from mmgen.core.mesh import param_shardings
+from mmgen.core.mesh import param_shardings, placed_shapes
 from mmgen.core.optim import make_optimizer
 from mmgen.core.resident import CompiledChunk, Data, compile_chunk, make_schedule
 from mmgen.core.rng import stream_key
@@ -61,11 +61,7 @@ class Subject(NamedTuple):
 
     def placed_shapes(self, mesh: Mesh) -> TrainState:
         """The state's shapes and where they lie: to compile for."""
-        return jax.tree.map(
-            lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
-            self.shapes,
-            self.shardings(mesh),
-        )
+        return placed_shapes(self.shapes, self.shardings(mesh))
 
     def born(self, mesh: Mesh) -> Callable[[Key[Array, ""]], TrainState]:
         """`init`, jitted: the state before the first iteration, on the mesh."""

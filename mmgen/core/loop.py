@@ -22,7 +22,7 @@ from mmgen.core.checkpoint import Checkpointer, NotFiniteError, Restored, rank_o
 from mmgen.core.control import Best, Control, better
 from mmgen.core.dispatch import make_dispatcher
 from mmgen.core.facts import environment, not_bit_equal
-from mmgen.core.mesh import born_sharded, param_shardings, put_replicated
+from mmgen.core.mesh import born_sharded, param_shardings, placed_shapes, put_replicated
 from mmgen.core.optim import learning_rate_scale, with_learning_rate_scale
 from mmgen.core.preemption import Interrupted, StopSignal
 from mmgen.core.progress import Progress
@@ -137,7 +137,7 @@ class _Run:
             self.seed = put_replicated(np.asarray(spec.seed, np.uint32), self.mesh)
             shapes = jax.eval_shape(self._born, self.seed)
             self.shardings = param_shardings(shapes, self.mesh, spec.rules)
-            placed = _placed(shapes, self.shardings)
+            placed = placed_shapes(shapes, self.shardings)
             restored = self.checkpoints.restore_latest(placed)
             if restored is None:
                 self.state = self._first_state(placed)
@@ -392,14 +392,6 @@ class _Run:
 
     def close(self) -> None:
         self.dispatcher.close()
-
-
-def _placed(shapes: PyTree, shardings: PyTree) -> PyTree:
-    return jax.tree.map(
-        lambda shape, sharding: jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding),
-        shapes,
-        shardings,
-    )
 
 
 def _closing(checkpoints: Checkpointer) -> Callable[..., bool]:

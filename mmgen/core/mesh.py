@@ -91,6 +91,15 @@ def param_shardings(shapes: PyTree, mesh: Mesh, rules: Rules = DEFAULT_RULES) ->
     return jax.tree_util.tree_map_with_path(place, shapes)
 
 
+def placed_shapes(shapes: PyTree, shardings: PyTree) -> PyTree:
+    """`ShapeDtypeStruct`s that also say where the arrays lie: to compile for, or to restore to."""
+    return jax.tree.map(
+        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
+        shapes,
+        shardings,
+    )
+
+
 def _spec(name: str, shape: tuple[int, ...], mesh: Mesh, rules: Rules) -> PartitionSpec:
     axes = next((axes for pattern, axes in rules if re.search(pattern, name)), ())
     axes = axes[max(len(axes) - len(shape), 0) :]
