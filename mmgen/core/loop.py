@@ -22,6 +22,7 @@ from mmgen.core.checkpoint import Checkpointer, NotFiniteError, Restored, rank_o
 from mmgen.core.control import Best, Control, better
 from mmgen.core.dispatch import make_dispatcher
 from mmgen.core.facts import environment, not_bit_equal
+from mmgen.core.host_memory import return_freed_memory
 from mmgen.core.mesh import born_sharded, param_shardings, placed_shapes, put_replicated
 from mmgen.core.optim import learning_rate_scale, with_learning_rate_scale
 from mmgen.core.preemption import Interrupted, StopSignal
@@ -249,6 +250,7 @@ class _Run:
 
     def _note_compilation(self, seconds: float, steps: int) -> None:
         """A new program has made its first steps: rates are counted without them."""
+        return_freed_memory()
         self.watch.add("compile", seconds)
         self.unrated += steps
         if self.dispatches == 1:
@@ -277,6 +279,7 @@ class _Run:
         # Only this may be broken off by a signal: nothing of the run's own has changed yet.
         with self.watch.time("evaluate"), self.stop.breakable():
             found = self.spec.evaluate(self.state.params, self.step, final)
+        return_freed_memory()
         return from_first_process({name: float(value) for name, value in found.items()})
 
     def _updated_control(self, metrics: Mapping[str, float]) -> Control | None:
