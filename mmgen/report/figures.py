@@ -25,6 +25,10 @@ MAX_TASKS = 50
 PANELS = 4
 """Tasks or compositions with a panel of their own."""
 
+COLORS = 10
+STYLES = ("-", "--", ":")
+"""Thirty experiments can be told apart in one panel."""
+
 
 def stream_density(groups: Sequence[Group]) -> Any | None:
     """Fig. 4: probability of each task over the stream, the largest tasks."""
@@ -51,7 +55,8 @@ def compositions(groups: Sequence[Group]) -> Any | None:
     shown = [(kind, found) for kind, found in shown if found]
     if not shown:
         return None
-    figure, axes = axes_of(len(shown), width=2 + 0.9 * max(len(found) for _, found in shown))
+    width = 2 + 0.5 * max(len(found) for _, found in shown)
+    figure, axes = axes_of(len(shown), max(width, 5.0), columns=1)
     for axis, (kind, found) in zip(axes, shown, strict=True):
         for offset, part in ((-0.2, "seen"), (0.2, "novel")):
             _bars(axis, found, offset, part, f"{part}/{kind}/log_ppl_pair")
@@ -64,7 +69,7 @@ def compositions(groups: Sequence[Group]) -> Any | None:
 
 def task_curves(groups: Sequence[Group]) -> Any | None:
     """Fig. 7: loss of the largest tasks over time, the task's share of the stream shaded."""
-    found = _curves(groups, curves.task_curves)
+    found = _curves(_of_one_pass(groups), curves.task_curves)
     if not found:
         return None
     run = _shifting_run(groups)
@@ -76,13 +81,13 @@ def task_curves(groups: Sequence[Group]) -> Any | None:
         _draw(axis, found, task)
         _shade(axis, share[task], found[0].examples[-1], "0.6")
         axis.set_title(names[task])
-    axes[0].legend(fontsize="small")
+    _legend_below(figure, axes)
     return figure
 
 
 def old_compositions(groups: Sequence[Group]) -> Any | None:
     """Fig. 8: the adjective's or verb's loss in seen compositions of one noun, over time."""
-    found = _curves(groups, curves.pair_curves)
+    found = _curves(_of_one_pass(groups), curves.pair_curves)
     if not found:
         return None
     run = _shifting_run(groups)
@@ -101,22 +106,23 @@ def old_compositions(groups: Sequence[Group]) -> Any | None:
         _shade(axis, share[same_noun].sum(axis=0), end, "0.6")
         _shade(axis, share[same_atom].sum(axis=0), end, "lightblue")
         axis.set_title(f"{pairs[pair]['name']} ({items[pair]} items)")
-    axes[0].legend(fontsize="small")
+    _legend_below(figure, axes)
     return figure
 
 
 def memory_policies(groups: Sequence[Group]) -> Any | None:
-    """Fig. 9: log-PPL over time of ER with each way of filling its memory."""
-    replay = [
-        group for group in groups if group.runs[0].summary["config"]["algorithm.name"] == "er"
-    ]
-    policies = {group.runs[0].summary["config"]["memory.policy"] for group in replay}
-    found = _curves(replay, curves.mean_curves) if len(policies) > 1 else []
+    """Fig. 9: log-PPL over time of ER with each way of filling a memory of the same size."""
+    replay = [group for group in groups if _is_multimodal_er(group)]
+    policies: dict[str, set[str]] = {}
+    for group in replay:
+        policies.setdefault(group.method.memory, set()).add(_config(group)["memory.policy"])
+    compared = [group for group in replay if len(policies[group.method.memory]) > 1]
+    found = _curves(compared, curves.mean_curves)
     if not found:
         return None
     figure, axes = axes_of(1)
     _draw(axes[0], found, 0)
-    axes[0].legend()
+    _legend_below(figure, axes)
     return figure
 
 
@@ -150,8 +156,8 @@ def save_figure(figure: Any, out: epath.PathLike, name: str) -> list[str]:
     return files
 
 
-def axes_of(count: int, width: float = 5.0) -> tuple[Any, list[Any]]:
-    """A figure with `count` axes in rows of two."""
+def axes_of(count: int, width: float = 5.0, columns: int = 2) -> tuple[Any, list[Any]]:
+    """A figure with `count` axes of `width` inches, so many in a row."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
@@ -161,7 +167,7 @@ def axes_of(count: int, width: float = 5.0) -> tuple[Any, list[Any]]:
         ) from error
     # Names of SVG elements are random otherwise, and two equal reports would differ.
     matplotlib.rcParams["svg.hashsalt"] = "mmgen"
-    columns = min(count, 2)
+    columns = min(count, columns)
     rows = math.ceil(count / columns)
     figure = Figure(figsize=(width * columns, 3.4 * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
@@ -183,6 +189,20 @@ def _bars(axis: Any, groups: Sequence[Group], offset: float, label: str, metric:
     )
 
 
+def _config(group: Group) -> dict[str, Any]:
+    return group.runs[0].summary["config"]
+
+
+def _of_one_pass(groups: Sequence[Group]) -> list[Group]:
+    """Those that read every example once: of the others no step is a place in the stream."""
+    return [group for group in groups if _config(group)["stream.kind"] != "iid_epochs"]
+
+
+def _is_multimodal_er(group: Group) -> bool:
+    config = _config(group)
+    return config["algorithm.name"] == "er" and not config["text_only"]
+
+
 def _curves(
     groups: Sequence[Group], read: Callable[[Group], curves.Curves | None]
 ) -> list[curves.Curves]:
@@ -190,13 +210,21 @@ def _curves(
 
 
 def _draw(axis: Any, found: Sequence[curves.Curves], row: int) -> None:
-    """One line per experiment; only the first axis of a figure needs the legend."""
-    for curve in found:
+    """One line per experiment, told apart by colour and, beyond ten, by dashes."""
+    for i, curve in enumerate(found):
+        color, style = f"C{i % COLORS}", STYLES[i // COLORS % len(STYLES)]
         loss, spread = curve.loss[row], np.nan_to_num(curve.spread[row])
-        axis.plot(curve.examples, loss, marker="o", markersize=3, label=curve.label)
-        axis.fill_between(curve.examples, loss - spread, loss + spread, alpha=0.2)
+        axis.plot(curve.examples, loss, style, color=color, marker=".", label=curve.label)
+        axis.fill_between(curve.examples, loss - spread, loss + spread, color=color, alpha=0.15)
     axis.set_xlabel("stream examples")
     axis.set_ylabel("log-PPL")
+
+
+def _legend_below(figure: Any, axes: Sequence[Any]) -> None:
+    """One legend for all axes, which show the same experiments."""
+    handles, labels = axes[0].get_legend_handles_labels()
+    columns = 2 * min(len(axes), 2)
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize="small")
 
 
 def _shade(axis: Any, share: np.ndarray, examples: int, color: str) -> None:
@@ -216,11 +244,9 @@ def _shifting_run(groups: Sequence[Group]) -> Run:
 
 
 def _pairs_of_one_noun(pairs: list[dict[str, Any]], items: np.ndarray) -> list[int]:
-    """The seen compositions with most items of the noun with most such compositions."""
+    """The seen compositions with most items of the noun that has most items in so many."""
     seen = [i for i, pair in enumerate(pairs) if not pair["novel"] and items[i] > 0]
-    nouns = {pairs[i]["noun"] for i in seen}
-    if not nouns:
-        return []
-    per_noun = {n: [i for i in seen if pairs[i]["noun"] == n] for n in sorted(nouns)}
-    best = max(per_noun, key=lambda n: (len(per_noun[n]), int(items[per_noun[n]].sum())))
-    return sorted(per_noun[best], key=lambda i: -int(items[i]))[:PANELS]
+    largest = sorted(seen, key=lambda i: -int(items[i]))
+    nouns = sorted({pairs[i]["noun"] for i in seen})
+    shown = [[i for i in largest if pairs[i]["noun"] == noun][:PANELS] for noun in nouns]
+    return max(shown, key=lambda chosen: int(items[chosen].sum()), default=[])

@@ -40,6 +40,8 @@ def method_of(run: Run) -> Method:
     method = ALGORITHMS.get(algorithm, algorithm)
     if algorithm == "mir" and config["algorithm.aggregate"] == "max":
         method = "er_mir_max"
+    if algorithm == "der" and config.get("algorithm.label_weight"):
+        method = "der++"
     if algorithm == "plain" and kind != "shift":
         method = "offline_one_pass" if kind == "iid" else "offline"
     elif kind != "shift":

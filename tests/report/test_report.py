@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from fake_run import ER, make_run, read_json
 
@@ -115,6 +116,46 @@ def test_figures_have_the_same_bytes_each_time(runs, tmp_path):
         names = figures.save_figure(figures.compositions(groups), tmp_path / out, "figure")
     for name in names:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def curves_of(root, draw):
+    """Labels of the curves in a figure's first panel, with their looks."""
+    pytest.importorskip("matplotlib")
+    axis = draw(group_runs(load([root])[0], method_of)).axes[0]
+    return {line.get_label(): (line.get_color(), line.get_linestyle()) for line in axis.lines}
+
+
+def test_curves_over_the_stream_leave_out_runs_of_many_epochs(tmp_path):
+    make_run(tmp_path)
+    make_run(tmp_path, **{"stream.kind": "iid_epochs", "stream.order": "none"})
+    looks = curves_of(tmp_path, figures.task_curves)
+    assert list(looks) == ["vanilla"]
+
+
+def test_more_curves_than_colours_still_differ(tmp_path):
+    for seed in range(figures.COLORS + 2):
+        make_run(tmp_path, seed=seed, **ER | {"memory.size": None, "memory.capacity": 100 + seed})
+    looks = curves_of(tmp_path, figures.task_curves)
+    assert len(looks) == len(set(looks.values())) == figures.COLORS + 2
+
+
+def test_memory_policies_are_compared_at_one_size_and_with_images(tmp_path):
+    make_run(tmp_path, **ER)
+    make_run(tmp_path, seed=1, **ER | {"memory.policy": "balanced_sqrt"})
+    make_run(tmp_path, **ER | {"memory.size": "1k"})
+    make_run(tmp_path, text_only="zero", **ER)
+    looks = curves_of(tmp_path, figures.memory_policies)
+    assert sorted(looks) == ["er 10k", "er_balanced_sqrt 10k"]
+
+
+def test_the_noun_of_fig_8_is_the_one_whose_compositions_have_most_items():
+    pairs = [
+        {"noun": noun, "novel": novel}
+        for noun, novel in [("dog", False), ("cat", False), ("dog", False), ("cat", True)]
+    ]
+    assert figures._pairs_of_one_noun(pairs, np.array([4, 9, 1, 50])) == [1]
+    assert figures._pairs_of_one_noun(pairs, np.array([4, 9, 6, 50])) == [2, 0]
+    assert figures._pairs_of_one_noun(pairs, np.array([0, 0, 0, 50])) == []
 
 
 def test_no_run_is_one_sentence(tmp_path):
