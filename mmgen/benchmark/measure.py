@@ -16,6 +16,7 @@ import optax
 from jaxtyping import Array
 
 from mmgen.core.rng import stream_key
+from mmgen.models.layers import multiplied_as
 
 WARM_UP = 2
 
@@ -54,9 +55,11 @@ def matmul_peak(dtype: str, size: int = 0, precision: str = "default", repeats: 
     else the machine does must not lower the peak.
 
     Args:
+      dtype: of the operands, where the machine multiplies it: see `multiplied_as`.
       size: 0 is 8,192 on an accelerator and 2,048 on a CPU.
       precision: of `jnp.matmul`; "default" lets a GPU round float32 operands.
     """
+    dtype = multiplied_as(dtype).name
     size = size or (8192 if is_accelerator() else 2048)
     rounds = 10 if is_accelerator() else 1
     left, right = jax.random.split(stream_key(0, "benchmark/matmul"))

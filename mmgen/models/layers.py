@@ -10,7 +10,10 @@ import math
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+import numpy as np
+from jaxtyping import Array, Bool, DTypeLike, Float, Int
+
+from mmgen.core.cpu import has_bfloat16_tiles
 
 LAYER_NORM_EPS = 1e-12
 INIT_STD = 0.02
@@ -20,7 +23,7 @@ zeros_init = nn.initializers.zeros
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 3))
 def contract(spec: str, left: Array, right: Array, dtype: jnp.dtype) -> Float[Array, "..."]:
-    """`einsum(spec, left, right)` with operands in `dtype` and a float32 result.
+    """`einsum(spec, left, right)` with operands rounded to `dtype` and a float32 result.
 
     Every matrix product of the models goes through here. Without the custom derivative the
     backward products of a bfloat16 model would take a float32 cotangent and run in float32;
@@ -29,9 +32,21 @@ def contract(spec: str, left: Array, right: Array, dtype: jnp.dtype) -> Float[Ar
     Args:
       spec: a two-operand einsum in which every index stands in two of the three terms.
     """
-    return jnp.einsum(
-        spec, left.astype(dtype), right.astype(dtype), preferred_element_type=jnp.float32
-    )
+    wide = multiplied_as(dtype)
+    left, right = (operand.astype(dtype).astype(wide) for operand in (left, right))
+    return jnp.einsum(spec, left, right, preferred_element_type=jnp.float32)
+
+
+def multiplied_as(dtype: DTypeLike) -> np.dtype:
+    """The type in which this machine multiplies operands that were rounded to `dtype`.
+
+    A CPU without AMX multiplies bfloat16 slower than float32, and for some such products XLA has no
+    code there ("Unsupported element type for DotThunk", jaxlib 0.10.2). It gets float32.
+    """
+    narrow = jnp.dtype(dtype) == jnp.bfloat16
+    if narrow and jax.default_backend() == "cpu" and not has_bfloat16_tiles():
+        return np.dtype(np.float32)
+    return jnp.dtype(dtype)
 
 
 def _contract_forward(

@@ -1,5 +1,7 @@
 """The written-out derivatives and the contraction against their plain definitions."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 from models.tiny_models import quick_jit
 
+from mmgen.models import layers
 from mmgen.models.layers import contract, gelu, look_up, masked_softmax, normalise
 
 
@@ -83,16 +86,21 @@ def test_contract_is_einsum_with_its_gradients(spec):
     )
 
 
-def test_bfloat16_products_have_bfloat16_operands_and_float32_results():
-    def products(jaxpr):
-        found = []
-        for equation in jaxpr.eqns:
-            if equation.primitive.name == "dot_general":
-                operands = [variable.aval.dtype for variable in equation.invars]
-                found.append((operands, equation.outvars[0].aval.dtype))
-            for inner in jaxprs_in_params(equation.params):
-                found += products(inner)
-        return found
+def products(jaxpr):
+    """Types of the operands and of the result of every matrix product."""
+    found = []
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            operands = [variable.aval.dtype for variable in equation.invars]
+            found.append((operands, equation.outvars[0].aval.dtype))
+        for inner in jaxprs_in_params(equation.params):
+            found += products(inner)
+    return found
+
+
+@pytest.mark.parametrize("tiles", [True, False])
+def test_bfloat16_products_have_bfloat16_operands_where_the_cpu_can(monkeypatch, tiles):
+    monkeypatch.setattr(layers, "has_bfloat16_tiles", lambda: tiles)
 
     def loss(left, right):
         return contract("bnk,kf->bnf", left, right, jnp.bfloat16).sum()
@@ -100,6 +108,32 @@ def test_bfloat16_products_have_bfloat16_operands_and_float32_results():
     both = jax.make_jaxpr(jax.grad(loss, argnums=(0, 1)))(random((2, 3, 4)), random((4, 5)))
     found = products(both.jaxpr)
     assert len(found) >= 2
+    expected = jnp.bfloat16 if tiles else jnp.float32
     for operands, result in found:
-        assert operands == [jnp.bfloat16, jnp.bfloat16]
+        assert operands == [expected, expected]
         assert result == jnp.float32
+
+
+def test_bfloat16_operands_are_rounded_however_they_are_multiplied(monkeypatch):
+    left, right = random((2, 3, 4)), random((4, 5))
+    rounded = [np.asarray(x.astype(jnp.bfloat16), np.float64) for x in (left, right)]
+    for tiles in (True, False):
+        monkeypatch.setattr(layers, "has_bfloat16_tiles", lambda tiles=tiles: tiles)
+        found = contract("bnk,kf->bnf", left, right, jnp.bfloat16)
+        np.testing.assert_allclose(found, np.einsum("bnk,kf->bnf", *rounded), rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_of_bfloat16_attention_run_on_this_machine():
+    """Some of its products XLA cannot compute in bfloat16 on a CPU without AMX."""
+    query, keys, values = (random((8, 16, 4, 32), key) for key in range(3))
+
+    @jax.jit
+    @functools.partial(jax.grad, argnums=(0, 1, 2))
+    def gradients(query, keys, values):
+        scores = contract("bqhd,bshd->bhqs", query, keys, jnp.bfloat16)
+        weights = masked_softmax(scores, jnp.ones((8, 16), bool))
+        mixed = contract("bhqs,bshd->bqhd", weights, values, jnp.bfloat16)
+        return jnp.square(mixed).sum()
+
+    for found in gradients(query, keys, values):
+        assert np.isfinite(found).all()
