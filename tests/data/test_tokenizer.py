@@ -1,4 +1,6 @@
+import huggingface_hub
 import pytest
+from huggingface_hub.errors import LocalEntryNotFoundError
 
 from mmgen.data import tokenizer as module
 from mmgen.data.tokenizer import (
@@ -75,10 +77,25 @@ def test_a_missing_file_is_named(tmp_path):
         load_wordpiece(str(tmp_path))
 
 
-def test_offline_without_a_vocabulary_says_what_to_do(monkeypatch):
+def test_the_hub_is_asked_last_and_for_one_file(wordpiece, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "vocab.txt"
+    write_tokens(path, wordpiece.vocabulary.tokens[:30_522])
+    asked = []
     monkeypatch.setattr(module, "_packaged_vocabulary", lambda: None)
-    monkeypatch.setattr(module, "BERT_HUB_NAME", "nobody/no-such-tokenizer")
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(
+        huggingface_hub, "hf_hub_download", lambda *names: asked.append(names) or str(path)
+    )
+    assert load_wordpiece().vocabulary == wordpiece.vocabulary
+    assert asked == [(module.BERT_HUB_NAME, "vocab.txt")]
+    assert "fetching" in capsys.readouterr().err
+
+
+def test_offline_without_a_vocabulary_says_what_to_do(monkeypatch):
+    def unreachable(*names):
+        raise LocalEntryNotFoundError("no network")
+
+    monkeypatch.setattr(module, "_packaged_vocabulary", lambda: None)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", unreachable)
     with pytest.raises(UserError, match="--tokenizer FILE"):
         load_wordpiece()
 
