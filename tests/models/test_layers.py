@@ -86,6 +86,21 @@ def test_contract_is_einsum_with_its_gradients(spec):
     )
 
 
+def test_a_gradient_that_is_computed_as_its_transpose_is_the_same(monkeypatch):
+    monkeypatch.setattr(layers, "OUT_OF_CACHE", 0)
+    spec, left, right = "bnk,kf->bnf", random((8, 6, 9)), random((9, 2), seed=1)
+
+    def weights_gradient(right):
+        return jax.grad(lambda right: contract(spec, left, right, jnp.float32).sum())(right)
+
+    assert "optimization_barrier" in str(jax.make_jaxpr(weights_gradient)(right))
+    assert_same_function(
+        lambda x: contract(spec, left, x, jnp.float32), lambda x: jnp.einsum(spec, left, x), right
+    )
+    mapped = jax.vmap(weights_gradient)(jnp.stack([right, 2 * right]))
+    np.testing.assert_allclose(mapped[1], weights_gradient(2 * right), rtol=1e-6)
+
+
 def products(jaxpr):
     """Types of the operands and of the result of every matrix product."""
     found = []
