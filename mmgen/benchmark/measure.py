@@ -3,6 +3,7 @@
 import os
 import platform
 import resource
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
+from mmgen.core.cpu import usable_cores
 from mmgen.core.rng import stream_key
 from mmgen.models.layers import multiplied_as
 
@@ -35,7 +37,7 @@ def device_facts() -> dict[str, Any]:
         "platform": device.platform,
         "devices": jax.device_count(),
         "device_memory_bytes": stats.get("bytes_limit"),
-        "cpu_cores": len(os.sched_getaffinity(0)),
+        "cpu_cores": usable_cores(),
         "processor": platform.machine(),
         "python": platform.python_version(),
         "jax": jax.__version__,
@@ -147,4 +149,5 @@ def peak_bytes() -> int:
     stats = jax.devices()[0].memory_stats()
     if stats:
         return stats["peak_bytes_in_use"]
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

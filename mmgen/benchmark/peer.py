@@ -1,7 +1,6 @@
 """Our iterations against those of a plain PyTorch implementation, taking turns on one machine."""
 
 import json
-import os
 import pathlib
 import statistics
 import subprocess
@@ -19,6 +18,7 @@ from mmgen.benchmark.scales import Scale
 from mmgen.benchmark.subjects import Subject
 from mmgen.benchmark.suite import Case
 from mmgen.benchmark.workload import COCO_MAX_SPAN, host_store
+from mmgen.core.cpu import usable_cores
 from mmgen.core.mesh import make_mesh, put_feed, put_replicated
 from mmgen.data.assemble import assemble
 from mmgen.data.buckets import Bucket
@@ -167,7 +167,7 @@ def _peer_arguments(scale: Scale, case: Case, variant: str, file: pathlib.Path) 
         f"--rows={scale.word_rows}",
         f"--dtype={scale.dtype}",
         f"--variant={variant}",
-        f"--threads={len(os.sched_getaffinity(0))}",
+        f"--threads={usable_cores()}",
     ]
 
 

@@ -1,6 +1,5 @@
 """What decides, besides a run's identity, whether its numbers come out bit-equal."""
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,18 +9,21 @@ import jaxlib
 import optax
 from jax.sharding import Mesh
 
+from mmgen.core.cpu import usable_cores, vector_units
 from mmgen.core.workdir import differences
 
 
 def environment(mesh: Mesh) -> dict[str, Any]:
     """Devices, processes, threads and versions, as JSON values; the same on every process."""
+    on_cpu = mesh.devices.flat[0].platform == "cpu"
     return {
         "device_kind": mesh.devices.flat[0].device_kind,
         "devices": mesh.devices.size,
         "mesh": dict(mesh.shape),
         "processes": jax.process_count(),
         # XLA's thread pool has one thread per core the process may use, and splits sums by it.
-        "cpu_threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "cpu_threads": usable_cores(),
+        "cpu_vector_units": vector_units() if on_cpu else None,
         "jax": jax.__version__,
         "jaxlib": jaxlib.__version__,
         "flax": flax.__version__,

@@ -1,7 +1,6 @@
 """Where a number comes from: code, machine and versions, for `summary.json`."""
 
 import importlib.metadata
-import os
 import pathlib
 import platform
 import subprocess
@@ -10,6 +9,7 @@ from typing import Any
 import jax
 
 import mmgen
+from mmgen.core.cpu import usable_cores
 
 _VERSIONED = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "mmgen")
 
@@ -32,7 +32,7 @@ def device() -> dict[str, Any]:
         "kind": jax.devices()[0].device_kind,
         "devices": jax.device_count(),
         "processes": jax.process_count(),
-        "cpu_threads": len(os.sched_getaffinity(0)),
+        "cpu_threads": usable_cores(),
     }
 
 

@@ -167,6 +167,13 @@ def test_other_facts_go_on_and_say_so(tmp_path, capsys):
     assert 'residency was "host", is "device"' in said
 
 
+def test_another_kind_of_processor_goes_on_and_says_so(tmp_path, monkeypatch, capsys):
+    toy.toy_train(tmp_path)
+    monkeypatch.setattr("mmgen.core.facts.vector_units", lambda: "avx avx512f")
+    toy.toy_train(tmp_path)
+    assert 'is "avx avx512f"' in capsys.readouterr().err
+
+
 def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on(tmp_path, monkeypatch):
     real = os.fsync
 
