@@ -1,6 +1,7 @@
 """Build a prepared data set.
 
-python -m mmgen.data.build NAME --raw DIR --out DIR   build; --KEY=VALUE is a setting of NAME,
+python -m mmgen.data.build NAME --raw DIR --out DIR   build in DIR, by default `prepared`, where
+                                                      runs look; --KEY=VALUE is a setting of NAME,
                                                       which may be package.module:function
 python -m mmgen.data.build --list                     what can be built
 python -m mmgen.data.build --check DIR                verify a built data set
@@ -23,6 +24,9 @@ from mmgen.data.macid import dataset as macid
 from mmgen.errors import UserError
 from mmgen.prompting.cobsat import dataset as cobsat
 from mmgen.settings.command_line import fail
+
+PREPARED = pathlib.Path("prepared")
+"""Where data sets are built by default, `config.data_dir` of every run."""
 
 COUNTS = (
     ("examples", "examples"),
@@ -163,11 +167,11 @@ def _number(value: float) -> str:
 
 def _request(options: argparse.Namespace) -> BuildRequest:
     find_builder(options.name)
-    if options.out is None:
-        raise UserError("give the folder for prepared data sets with --out")
+    if options.out is None and options.prompts_only:
+        raise UserError("give the file for the prompts with --out")
     return BuildRequest(
         name=options.name,
-        out=options.out,
+        out=options.out or PREPARED,
         raw=options.raw,
         train_from=options.train_from,
         features=options.features,
@@ -212,7 +216,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--list", action="store_true", help="list what can be built")
     add("--check", type=folder, metavar="DIR", help="verify the data set in DIR")
     add("--raw", type=folder, metavar="DIR", help="folder of raw files")
-    add("--out", type=folder, metavar="DIR", help="folder for prepared data sets")
+    add("--out", type=folder, metavar="DIR", help="folder for prepared data sets (prepared)")
     add("--train-from", metavar="PART", help="released part that serves as training stream")
     add("--features", type=folder, metavar="DIR", help="feature store to attach")
     add("--tokenizer", metavar="PATH", help="vocab.txt of bert-base-uncased, or its folder")

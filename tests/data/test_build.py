@@ -16,6 +16,7 @@ from mmgen.data.columns import open_dataset
 from mmgen.data.features import write_feature_store
 from mmgen.data.tfds_export import export_tfds
 from mmgen.errors import UserError
+from mmgen.settings.defaults import default_config
 
 ROWS = [
     {"image_id": 7, "caption": "A brown dog runs", "span": [0, 3], "task": "dog"},
@@ -211,6 +212,12 @@ def test_the_command_builds_prints_counts_and_checks(own, tmp_path, capsys):
     assert "every checksum is right" in capsys.readouterr().out
 
 
+def test_data_sets_are_built_where_runs_look(own, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    main(["captions", "--raw", str(own), "--no-tfds", "--set", "vocabulary=words"])
+    assert (tmp_path / default_config().data_dir / "captions" / "dataset.json").exists()
+
+
 def test_the_list_names_every_builder(capsys):
     main(["--list"])
     printed = capsys.readouterr().out
@@ -222,7 +229,8 @@ def test_the_list_names_every_builder(capsys):
     [
         ([], "give the NAME"),
         (["captoins", "--out", "x"], "did you mean captions"),
-        (["captions"], "--out"),
+        (["captions"], "--raw"),
+        (["cobsat", "--prompts-only"], "--out"),
         (["captions", "--out", "x"], "--raw"),
         (["captions", "--rawr", "x"], "unrecognized arguments: --rawr"),
         (["captions", "--out", "x", "--raw", ".", "--set", "name"], "expected key=value"),
