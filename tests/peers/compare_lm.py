@@ -4,8 +4,8 @@ Needs torch, transformers, accelerate and gguf, which no test does:
 
     python tests/peers/compare_lm.py MODEL.gguf
 
-SmolLM2-135M-Instruct (Q4_1), 78 tokens of three texts, transformers 5.24, torch 2.13, a CPU: at most
-3.1e-4 apart, 3.3e-5 at the tokens that follow, and the same most likely token everywhere.
+SmolLM2-135M-Instruct (Q4_1), 78 tokens of three texts, transformers 5.24, torch 2.13, a CPU: at
+most 3.1e-4 apart, 3.3e-5 at the tokens that follow, and the same most likely token everywhere.
 """
 
 import pathlib
