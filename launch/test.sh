@@ -18,4 +18,4 @@ $python -m mypy
 processor=$({ grep -m1 '^flags' /proc/cpuinfo 2>/dev/null || true; } | cksum | cut -d' ' -f1)
 export JAX_COMPILATION_CACHE_DIR=${JAX_COMPILATION_CACHE_DIR:-$PWD/.jax_cache/$(uname -m)-$processor}
 mkdir -p "$JAX_COMPILATION_CACHE_DIR"
-$python -m pytest -n 2 --dist worksteal "$@"
+$python -m pytest -n 2 --dist worksteal --durations=25 "$@"
