@@ -2,7 +2,7 @@
 
 python -m mmgen.main --config=configs/visCOLL_agem1k.py
 
-scene_world (the default): about 70 s on one CPU core; test log-PPL 3.11 +- 0.10 over 2 seeds.
+scene_world (the default): about 80 s on one CPU core; test log-PPL 3.06 +- 0.10 over 4 seeds.
 Published log-PPL, VLBERT / LXMERT: COCO-shift 3.48 / 3.41; Flickr-shift 4.49 / 5.25.
 """
 

@@ -14,7 +14,10 @@ from mmgen.core.workdir import differences
 
 
 def environment(mesh: Mesh) -> dict[str, Any]:
-    """Devices, processes, threads and versions, as JSON values; the same on every process."""
+    """Devices, processor, processes, threads and versions, as JSON values.
+
+    They are the same on every process if the hosts are alike.
+    """
     on_cpu = mesh.devices.flat[0].platform == "cpu"
     return {
         "device_kind": mesh.devices.flat[0].device_kind,

@@ -19,14 +19,11 @@ from mmgen.data.builders.request import BuildRequest
 from mmgen.data.checks import shared_images, verify_dataset
 from mmgen.data.columns import Dataset, open_dataset
 from mmgen.data.compact import dataset as compact
-from mmgen.data.folder import MANIFEST
+from mmgen.data.folder import MANIFEST, PREPARED
 from mmgen.data.macid import dataset as macid
 from mmgen.errors import UserError
 from mmgen.prompting.cobsat import dataset as cobsat
 from mmgen.settings.command_line import fail
-
-PREPARED = pathlib.Path("prepared")
-"""Where data sets are built by default, `config.data_dir` of every run."""
 
 COUNTS = (
     ("examples", "examples"),
@@ -171,7 +168,7 @@ def _request(options: argparse.Namespace) -> BuildRequest:
         raise UserError("give the file for the prompts with --out")
     return BuildRequest(
         name=options.name,
-        out=options.out or PREPARED,
+        out=options.out or pathlib.Path(PREPARED),
         raw=options.raw,
         train_from=options.train_from,
         features=options.features,

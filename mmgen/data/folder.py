@@ -12,6 +12,8 @@ from typing import Any, Self
 from mmgen.errors import UserError
 
 MANIFEST = "dataset.json"
+PREPARED = "prepared"
+"""Folder where data sets are built and looked for unless another is given."""
 
 
 def read_manifest(root: pathlib.Path, kind: str, build: str) -> dict[str, Any]:

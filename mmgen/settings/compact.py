@@ -9,6 +9,7 @@ from typing import Any
 
 from ml_collections import ConfigDict, config_dict
 
+from mmgen.data.folder import PREPARED
 from mmgen.errors import UserError
 from mmgen.settings.args import Argument, apply_arguments, check_bare, key
 from mmgen.settings.resolve import get, set_missing
@@ -138,7 +139,7 @@ def compact_config() -> ConfigDict:
     # No code of the authors is public, so there is the paper alone.
     config.profile = "paper"
     # Folder of prepared data sets (`python -m mmgen.data.build`); worlds are built there on demand.
-    config.data_dir = "prepared"
+    config.data_dir = PREPARED
     # "utterance" (an encoder-decoder), "verb" or "noun" (classifiers).
     config.task = "utterance"
     # Not stated in the paper.

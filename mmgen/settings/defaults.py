@@ -9,6 +9,8 @@ they stand in `OPERATIONAL`.
 
 from ml_collections import ConfigDict, config_dict
 
+from mmgen.data.folder import PREPARED
+
 OPERATIONAL = (
     "name",
     "num_seeds",
@@ -41,7 +43,7 @@ def default_config() -> ConfigDict:
     # Where paper and released code differ: "paper" (as written) or "release" (as the code runs).
     config.profile = "paper"
     # Folder of prepared data sets (`python -m mmgen.data.build`); worlds are built there on demand.
-    config.data_dir = "prepared"
+    config.data_dir = PREPARED
     # Examples of a stream batch.
     config.batch_size = 32
     # Length of training: at most one of these; none is one epoch, a pass over the stream.

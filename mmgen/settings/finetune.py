@@ -9,6 +9,7 @@ from typing import Any
 
 from ml_collections import ConfigDict, config_dict
 
+from mmgen.data.folder import PREPARED
 from mmgen.settings.identity import identity, short_digest
 
 OPERATIONAL = ("name", "data_dir", "mesh", "checkpoint", "logging")
@@ -29,7 +30,7 @@ def finetune_config() -> ConfigDict:
     # Built-in world.
     config.data_seed = 0
     # Folder of prepared data sets (`python -m mmgen.data.build`); worlds are built there on demand.
-    config.data_dir = "prepared"
+    config.data_dir = PREPARED
 
     model = config.model = ConfigDict()
     # jax:FOLDER (Llama family for captions, LLaVA-1.5 for images too) or jax-package:NAME.

@@ -11,6 +11,7 @@ from typing import Any
 
 from ml_collections import ConfigDict, config_dict
 
+from mmgen.data.folder import PREPARED
 from mmgen.settings.cobsat import cobsat_group
 from mmgen.settings.identity import identity, short_digest
 
@@ -37,7 +38,7 @@ def prompting_config() -> ConfigDict:
     # Built-in worlds.
     config.data_seed = 0
     # Folder of prepared data sets (`python -m mmgen.data.build`); worlds are built there on demand.
-    config.data_dir = "prepared"
+    config.data_dir = PREPARED
     # Ask only the first so many items (groups, prompts, windows); none asks all.
     config.limit = placeholder(int)
     # Do a part: "generate" (ask the model), "judge" (ask the judge), "score"; "" does all of them.

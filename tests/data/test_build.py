@@ -229,7 +229,6 @@ def test_the_list_names_every_builder(capsys):
     [
         ([], "give the NAME"),
         (["captoins", "--out", "x"], "did you mean captions"),
-        (["captions"], "--raw"),
         (["cobsat", "--prompts-only"], "--out"),
         (["captions", "--out", "x"], "--raw"),
         (["captions", "--rawr", "x"], "unrecognized arguments: --rawr"),

@@ -51,7 +51,7 @@ def test_killed_at_10_random_moments(bench, unbroken, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(4 * 3600)  # A quarter of an hour on idle cores.
+@pytest.mark.timeout(4 * 3600)  # 40 minutes on a busy machine.
 def test_killed_at_100_random_moments(bench, unbroken, tmp_path):
     kill_at_random(bench, unbroken, tmp_path, kills=100)
 
