@@ -1,167 +1,41 @@
-"""Batches against a literal per-example assembly; feeds as pure functions of the step."""
+"""Feeds as pure functions of the step."""
 
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from small_split import (
+    DIM,
+    IMAGES,
+    LARGE,
+    MAX_SPAN,
+    ROWS,
+    VOCABULARY,
+    check_row,
+    make_split,
+    make_store,
+)
 
 from mmgen.algorithms.base import Feed
-from mmgen.data.assemble import assemble, check_inputs, object_counts, text_lengths
+from mmgen.data.assemble import object_counts, text_lengths
 from mmgen.data.buckets import Bucket, bucket_of, choose_buckets
-from mmgen.data.columns import Split, masked_span_columns
-from mmgen.data.features import FeatureStore, write_feature_store
+from mmgen.data.columns import Split
 from mmgen.data.pipeline import FeedSource, read_ahead
 from mmgen.data.schema import IGNORE_ID, MASKED_SPAN_FIELDS
-from mmgen.data.tokenizer import world_vocabulary
 from mmgen.errors import UserError
 from mmgen.memory.live import Drawn
 from mmgen.memory.plan import Plan
 
-DIM, ROWS, MAX_SPAN, IMAGES = 6, 60, 3, 9
-VOCABULARY = world_vocabulary([f"word{i}" for i in range(40)])
-LARGE = Bucket(text=20, objects=5)
-
 
 @pytest.fixture(scope="module")
 def split():
-    rng = np.random.default_rng(0)
-    tokens = [rng.integers(7, 47, rng.integers(4, 15)).tolist() for _ in range(ROWS)]
-    start = [int(rng.integers(0, len(t) - 2)) for t in tokens]
-    stop = [min(len(t), s + int(rng.integers(1, 4))) for t, s in zip(tokens, start, strict=True)]
-    columns = masked_span_columns(
-        tokens,
-        span=np.stack([start, stop], 1),
-        task=rng.integers(0, 4, ROWS),
-        image=rng.integers(0, IMAGES, ROWS),
-        caption=np.arange(1000, 1000 + ROWS),
-        image_id=rng.integers(0, 99, ROWS),
-    )
-    return Split("train", columns)
+    return make_split()
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    rng = np.random.default_rng(1)
-
-    def items():
-        for image in range(IMAGES):
-            count = image % 6
-            boxes = np.sort(rng.random((count, 2, 2), np.float32), axis=1).reshape(count, 4)
-            features = rng.standard_normal((count + 1, DIM)).astype(np.float16)
-            yield image, features[1:], boxes, features[0]
-
-    path = tmp_path_factory.mktemp("store") / "features"
-    origin = {"extractor": "random", "trained_on": "nothing", "box_convention": "xyxy_unit"}
-    write_feature_store(path, items(), origin)
-    return FeatureStore.open(path)
-
-
-def make(split, store, rows, bucket=LARGE, text_only=""):
-    return assemble(
-        split,
-        store,
-        VOCABULARY,
-        np.array(rows),
-        bucket,
-        max_span=MAX_SPAN,
-        feature_dim=DIM,
-        text_only=text_only,
-    )
-
-
-def literal_text(split, row, text):
-    """Tokens, positions and targets of one row, token by token."""
-    start, stop = split.columns["span"][row].tolist()
-    pieces = split.tokens(row).tolist()
-    masked = [VOCABULARY.mask if start <= i < stop else p for i, p in enumerate(pieces)]
-    sequence = [VOCABULARY.img, VOCABULARY.txt, *masked, VOCABULARY.sep][:text]
-    positions = [i + 2 for i in range(start, stop) if i + 2 < text]
-    return sequence, positions, [pieces[p - 2] for p in positions]
-
-
-def check_row(batch, at, split, store, row, text):
-    if row == IGNORE_ID:
-        for name, values in batch.items():
-            assert name == "ids" or not values[at].any(), name
-        return
-    sequence, positions, targets = literal_text(split, row, text)
-    pad = text - len(sequence)
-    assert batch["tokens"][at].tolist() == sequence + [0] * pad
-    assert batch["text_mask"][at].tolist() == [True] * len(sequence) + [False] * pad
-    rest = MAX_SPAN - len(positions)
-    assert batch["span_positions"][at].tolist() == positions + [0] * rest
-    assert batch["targets"][at].tolist() == targets + [0] * rest
-    assert batch["target_mask"][at].tolist() == [True] * len(positions) + [False] * rest
-    gathered = store.gather(split.columns["image"][row : row + 1], batch["features"].shape[1])
-    for name, values in gathered._asdict().items():
-        np.testing.assert_array_equal(batch[name][at], values[0])
-
-
-@settings(deadline=None, max_examples=80)
-@given(
-    rows=st.lists(st.integers(-1, ROWS - 1), min_size=1, max_size=8),
-    text=st.integers(7, 24),
-    objects=st.integers(1, 7),
-)
-def test_batch_equals_a_literal_assembly(split, store, rows, text, objects):
-    batch = make(split, store, rows, Bucket(text, objects))
-    assert batch["ids"].tolist() == rows
-    assert batch["mask"].tolist() == [row != IGNORE_ID for row in rows]
-    for at, row in enumerate(rows):
-        check_row(batch, at, split, store, row, text)
-
-
-@pytest.mark.parametrize("text_only", ["", "zero", "drop"])
-def test_fields_axes_and_dtypes_are_the_schema(split, store, text_only):
-    batch = make(split, store, [3, IGNORE_ID, 5], text_only=text_only)
-    assert batch.keys() == MASKED_SPAN_FIELDS.keys()
-    objects = 1 if text_only == "drop" else LARGE.objects
-    axes = {"b": 3, "t": LARGE.text, "m": MAX_SPAN, "o": objects, "d": DIM, "4": 4}
-    for name, (shape, dtype) in MASKED_SPAN_FIELDS.items():
-        assert batch[name].shape == tuple(axes[axis] for axis in shape.split()), name
-        travels = store.dtype if name in ("features", "image_feature") else dtype
-        assert batch[name].dtype == travels, name
-
-
-def test_zero_keeps_the_objects_and_shows_nothing(split, store):
-    full, zero = (make(split, store, [1, 2, 3, 4], text_only=kind) for kind in ("", "zero"))
-    assert full["object_mask"].any()
-    for name, values in full.items():
-        if name in ("features", "boxes", "image_feature"):
-            assert not zero[name].any()
-        else:
-            np.testing.assert_array_equal(zero[name], values)
-
-
-@pytest.mark.parametrize("text_only", ["zero", "drop"])
-def test_without_a_store_there_is_one_empty_slot(split, text_only):
-    batch = make(split, None, [1, 2], text_only=text_only)
-    assert batch["object_mask"].tolist() == [[False], [False]]
-    assert batch["features"].shape == (2, 1, DIM) and not batch["features"].any()
-
-
-def test_a_multimodal_batch_needs_a_store(split):
-    with pytest.raises(UserError, match="text-only"):
-        make(split, None, [1])
-
-
-def test_released_window_loses_the_separator_of_long_captions():
-    pieces = list(range(7, 47)) + list(range(7, 30))
-    columns = masked_span_columns(
-        [pieces, pieces[:61]],
-        span=[[0, 2], [59, 61]],
-        task=[0, 0],
-        image=[0, 0],
-        caption=[0, 1],
-        image_id=[0, 0],
-    )
-    batch = make(Split("train", columns), None, [0, 1], Bucket(64, 1), "drop")
-    assert VOCABULARY.sep not in batch["tokens"][0] and batch["text_mask"][0].all()
-    assert batch["tokens"][1, 63] == VOCABULARY.sep
-    assert batch["span_positions"][1].tolist() == [61, 62, 0]
+    return make_store(tmp_path_factory.mktemp("store"))
 
 
 def changed(split, **columns):
@@ -186,15 +60,6 @@ def with_span(split, row, span):
 def test_bad_spans_are_named_at_the_door(split, store, span, words):
     with pytest.raises(UserError, match=words):
         make_source(with_span(split, 7, span), store)
-
-
-def test_a_span_outside_the_window_is_refused(split, store):
-    longest = int(np.argmax(split.columns["span"][:, 1]))
-    window = int(split.columns["span"][longest, 1]) + 2
-    settings = {"max_span": MAX_SPAN, "feature_dim": DIM, "text_only": ""}
-    check_inputs(split, store, window=window, **settings)
-    with pytest.raises(UserError, match=f"row {longest} .*leaves the text window of {window - 1}"):
-        check_inputs(split, store, window=window - 1, **settings)
 
 
 def test_store_and_split_must_fit(split, store):
