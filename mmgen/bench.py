@@ -24,6 +24,7 @@ from mmgen.benchmark.record import Record
 from mmgen.benchmark.scales import TYPICAL, Scale
 from mmgen.benchmark.subjects import ALGORITHMS
 from mmgen.benchmark.suite import Case, clock_cases
+from mmgen.benchmark.turns import time_turns, turn_table
 from mmgen.data.buckets import Bucket
 from mmgen.errors import UserError
 from mmgen.models.masked_span import MODELS
@@ -93,13 +94,20 @@ def _measure(arguments: argparse.Namespace) -> int:
         record.add(
             facts=device_facts(), arguments=json.loads(json.dumps(vars(arguments), default=str))
         )
-        clock_cases(record, scale, cases)
+        turns = clock_cases(record, scale, cases)
         peak = record.values["peak"]
         print(
             f"{device_facts()['device']}, {arguments.dtype}, model size {arguments.size}, ", end=""
         )
         print(f"bucket {tuple(scale.bucket)}, matrix products {peak / 1e9:.4g} GFLOP/s")
         print(clock_table(record.values))
+        for model in models:
+            sides = [turn for case, turn in turns.items() if case.model == model]
+            if len(sides) > 1:
+                seconds = len(sides) * scale.clock_seconds
+                record.append("turns", time_turns(sides, group=scale.group, seconds=seconds))
+        if "turns" in record.values:
+            print(turn_table(record.values["turns"]))
         if arguments.memory:
             record.add(memory=memory_growth(scale))
             print(record.values["memory"])

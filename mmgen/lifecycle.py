@@ -127,7 +127,12 @@ def open_recorded(folder: Workdir, locate: Callable[[ConfigDict], Data]) -> tupl
 def common_summary(
     config: ConfigDict, info: Mapping[str, Any], wall_seconds: float, command: str
 ) -> dict[str, Any]:
-    """What summary.json says of every run: what it was, and where its numbers come from."""
+    """What summary.json says of every run: what it was, and where its numbers come from.
+
+    Args:
+      wall_seconds: of all processes that worked at it, each up to its last checkpoint. What a kill
+        undid, and was done again, counts once.
+    """
     return {
         "name": config.name,
         "dataset": info["name"],

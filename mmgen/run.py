@@ -82,7 +82,7 @@ def _train(experiment: Experiment, folder: Workdir, command: str) -> bool:
         return True
     if jax.process_index() == 0:
         scores = score_run(folder.root, context)
-        wall = time.perf_counter() - start
+        wall = outcome.timing["earlier_seconds"] + time.perf_counter() - start
         folder.write_json(
             "summary.json", summary(experiment, folder, scores, outcome.timing, wall, command)
         )

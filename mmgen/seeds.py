@@ -142,7 +142,8 @@ def _train(
     for index, single in enumerate(singles):
         _save_last(single, take(result.state, index), first.num_steps)
     if jax.process_index() == 0:
-        _write_results(singles, folder, context, result, time.perf_counter() - start, command)
+        wall = result.timing["earlier_seconds"] + time.perf_counter() - start
+        _write_results(singles, folder, context, result, wall, command)
     return False
 
 

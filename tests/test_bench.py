@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from mmgen import bench
-from mmgen.benchmark import accelerator_check
+from mmgen.benchmark import accelerator_check, turns
 from mmgen.benchmark.accelerator_check import Check, Stage
 from mmgen.benchmark.accelerator_report import report
 from mmgen.benchmark.flops import count_flops
 from mmgen.benchmark.insertion import insertion_times
-from mmgen.benchmark.measure import matmul_peak
+from mmgen.benchmark.measure import WARM_UP, matmul_peak
 from mmgen.benchmark.subjects import make_subject
+from mmgen.benchmark.turns import Turn, time_turns
 from mmgen.benchmark.workload import make_workload
 from mmgen.data.buckets import Bucket
 from mmgen.memory.divergence import DIVERGENCES
@@ -81,10 +82,32 @@ def test_bench_prints_a_table_and_writes_json(tmp_path, capsys):
     assert bench.main([*BENCH, f"--out={out}"]) == 0
     printed = capsys.readouterr().out
     assert "plain vlbert x4" in printed and "utilisation" not in printed.splitlines()[0]
-    (case,) = json.loads(out.read_text())["cases"]
+    found = json.loads(out.read_text())
+    (case,) = found["cases"]
+    assert "turns" not in found, "one algorithm has nobody to take turns with"
     assert case["host_ms"] > 0 and 0 < case["host_utilisation"] < 1
     assert case["host_first_step_seconds"] > case["host_ms"] / 1e3
     assert 0 <= case["data_wait_share"] < 1
+
+
+def test_algorithms_take_turns(monkeypatch):
+    """A machine that slows down between rounds changes no ratio, and every state is passed on."""
+    clock, seen = [0.0], []
+    monkeypatch.setattr(turns.time, "perf_counter", lambda: clock[0])
+
+    def turn(name, seconds):
+        def advance(state):
+            seen.append((name, state))
+            clock[0] += seconds * (1 + state // 3)
+            return state + 1, jnp.zeros(())
+
+        return Turn(name, lambda: 0, advance)
+
+    found = time_turns([turn("er", 2.0), turn("agem", 3.0)], seconds=20)
+    assert (found["first"], found["rounds"]) == ("er", 3)
+    assert found["times"] == {"er": [1.0] * 3, "agem": [1.5] * 3}
+    assert found["ms"] == {"er": 4000, "agem": 6000}
+    assert seen[2 * WARM_UP :] == [(name, step) for step in (2, 3, 4) for name in ("er", "agem")]
 
 
 def test_insertion_is_timed_by_policy():

@@ -16,6 +16,7 @@ from mmgen.benchmark.programs import Program, compilation_facts, compile_ahead, 
 from mmgen.benchmark.record import Record
 from mmgen.benchmark.scales import Scale
 from mmgen.benchmark.subjects import Subject
+from mmgen.benchmark.turns import Turn
 from mmgen.benchmark.workload import device_tables, host_store
 from mmgen.core.feeding import Feeder
 from mmgen.core.mesh import make_mesh, put_feed, put_replicated
@@ -61,7 +62,9 @@ class Bench(NamedTuple):
     feed: Any
 
 
-def clock_cases(record: Record, scale: Scale, cases: Sequence[Case], wait: bool = True) -> None:
+def clock_cases(
+    record: Record, scale: Scale, cases: Sequence[Case], wait: bool = True
+) -> dict[Case, Turn]:
     """Compiles and times every case; results go to the list `cases` of the record.
 
     A case that cannot be built, compiled or run is recorded with its reason under `failures`.
@@ -69,6 +72,9 @@ def clock_cases(record: Record, scale: Scale, cases: Sequence[Case], wait: bool 
     Args:
       wait: also measure, for the first case, the share of time spent waiting for data when
         batches are assembled on the host.
+
+    Returns:
+      The iterations that were timed, batches given by the host, to be timed again in turns.
     """
     workload = scale.clocked()
     mesh = make_mesh()
@@ -112,6 +118,15 @@ def clock_cases(record: Record, scale: Scale, cases: Sequence[Case], wait: bool 
     record.add(programs=facts["programs"], failures=failures | facts["failures"])
     for bench in benches:
         _clock(record, scale, ground, bench, attempts.programs, wait and bench is benches[0])
+    return {
+        bench.case: Turn(
+            bench.case.name,
+            functools.partial(bench.subject.random_state, mesh),
+            _advance(program, bench, ground, "host"),
+        )
+        for bench in benches
+        if (program := attempts.programs.get(f"{bench.case.name}, host"))
+    }
 
 
 def _jobs(bench: Bench, ground: Ground) -> dict[str, Callable[[], Program]]:

@@ -86,7 +86,7 @@ def _train(experiment: CompactExperiment, folder: Workdir, command: str) -> bool
     evaluate_finally(experiment, folder, mesh, best)
     if jax.process_index() == 0:
         facts = summary(experiment, folder, context, best.step, outcome)
-        wall = time.perf_counter() - start
+        wall = outcome.timing["earlier_seconds"] + time.perf_counter() - start
         folder.write_json(
             "summary.json", common_summary(config, experiment.dataset.info, wall, command) | facts
         )

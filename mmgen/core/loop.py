@@ -80,6 +80,7 @@ def saved_control(
     window: Window = NO_WINDOW,
     best: Best = NO_BEST,
     control: Control | None = None,
+    seconds: float = 0.0,
 ) -> dict[str, Any]:
     """What a checkpoint holds besides the state, for `_Run._resume`: a JSON object.
 
@@ -89,6 +90,7 @@ def saved_control(
       window: scalars since the last log line.
       best: the best evaluation so far.
       control: of the run, if it has one.
+      seconds: that training has taken so far, in this process and in those it has gone on from.
     """
     return {
         "control": None if control is None else control_lib.to_json(control),
@@ -96,6 +98,7 @@ def saved_control(
         "metrics": dict(metrics),
         "window": window._asdict(),
         "best": best._asdict(),
+        "seconds": seconds,
     }
 
 
@@ -119,6 +122,7 @@ class _Run:
         self.progress = progress or Progress(spec.num_steps, enabled=False)
         self.facts = {**environment(mesh), **spec.facts}
         self.watch = Stopwatch()
+        self.earlier_seconds = 0.0
         self.reader = LateReader(self._log)
         self.control = spec.control
         self.window = NO_WINDOW
@@ -173,6 +177,7 @@ class _Run:
         saved = restored.control
         self.evaluated, self.metrics = saved["evaluated"], saved["metrics"]
         self.window, self.best = Window(**saved["window"]), Best(**saved.get("best", {}))
+        self.earlier_seconds = saved.get("seconds", 0.0)
         if self.control is not None and saved["control"] is not None:
             self.control = control_lib.from_json(saved["control"])
 
@@ -309,8 +314,9 @@ class _Run:
         with self.watch.time("save"):
             # First the lines, then the checkpoint: it must never know more than the files do.
             self.writer.flush()
+            seconds = self.earlier_seconds + self.watch.total()
             control = saved_control(
-                self.evaluated, self.metrics, self.window, self.best, self.control
+                self.evaluated, self.metrics, self.window, self.best, self.control, seconds
             )
             metrics = self.metrics if self._is_best() else None
             try:
@@ -387,6 +393,7 @@ class _Run:
         steps = self.step - self.first
         timing.update(
             steps=steps,
+            earlier_seconds=self.earlier_seconds,
             programs=len(self.dispatcher.traces),
             examples_per_second=self._rate(self.step) if steps else 0.0,
             data_wait_share=self._wait_share(),

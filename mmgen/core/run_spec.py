@@ -77,7 +77,8 @@ class Result(NamedTuple):
     Attributes:
       state: the last state.
       metrics: of the last evaluation.
-      timing: seconds by name, `steps` made by this process, `programs` compiled, rates.
+      timing: seconds by name, `steps` made by this process, `programs` compiled, rates; and
+        `earlier_seconds`, which other processes had taken to the checkpoint this one began from.
       stopped: did a signal end it before its time? The state is saved then.
     """
 

@@ -76,7 +76,8 @@ def run(config: ConfigDict, workdir: str = "", command: str = "") -> int:
         if outcome.stopped:
             print(f"Stopped as asked; the same command continues: {folder.root}")
             return 0
-        _conclude(experiment, folder, outcome, time.perf_counter() - start, command)
+        wall = outcome.timing["earlier_seconds"] + time.perf_counter() - start
+        _conclude(experiment, folder, outcome, wall, command)
         print(folder.file("report.md").read_text())
         print(f"Results: {folder.root}")
     return 0

@@ -137,6 +137,21 @@ def test_a_corrupt_newest_checkpoint_is_named_and_the_one_before_used(
     assert result.timing["steps"] == 5
 
 
+def test_seconds_of_all_processes_add_up(tmp_path, finished):
+    """Those of a process count up to the checkpoint that the next one begins from."""
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    timings = []
+    for _ in range(2):
+        timings.append(toy.toy_train(tmp_path).timing)
+        corrupt(tmp_path, 20, "truncated")
+    timings.append(toy.toy_train(tmp_path).timing)
+    to_20, to_15, again = (timing["earlier_seconds"] for timing in timings)
+    assert 0 < to_15 == again < to_20
+    shutil.rmtree(tmp_path / "checkpoints" / "15")
+    last = toy.toy_train(tmp_path).timing
+    assert again < last["earlier_seconds"] < again + timings[-1]["total_seconds"]
+
+
 def test_all_checkpoints_corrupt_is_the_users_to_mend(tmp_path, finished):
     shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     for step in (15, 20):

@@ -34,6 +34,10 @@ def test_a_corrupt_newest_checkpoint_is_passed_over(bench, unbroken, tmp_path):
     assert "checkpoint of step 20" in run.errors
     assert "step 16" in run.errors
     traces.assert_bit_equal(workdir, unbroken)
+    summary = traces.summary(workdir)
+    timing = summary["timing"]
+    assert 0 < timing["earlier_seconds"] < traces.summary(unbroken)["wall_seconds"]
+    assert summary["wall_seconds"] > timing["earlier_seconds"] + timing["total_seconds"]
 
 
 def spoil(folder: pathlib.Path) -> None:
