@@ -15,6 +15,9 @@ from mmgen.benchmark.measure import WARM_UP
 from mmgen.benchmark.record import table
 
 
+LEAST_ROUNDS = 5
+
+
 class Turn(NamedTuple):
     """Iterations of one case.
 
@@ -34,7 +37,7 @@ def time_turns(turns: Sequence[Turn], *, group: int = 1, seconds: float = 5.0) -
 
     Args:
       group: iterations of a turn, see `measure.time_iterations`.
-      seconds: of all rounds, at each of which every turn comes once; there are three at least.
+      seconds: of all rounds, at each of which every turn comes once; `LEAST_ROUNDS` at least.
 
     Returns:
       `first`: whose time is 1; `rounds`; and by name `ms`, the median of an iteration, and `times`,
@@ -54,7 +57,7 @@ def time_turns(turns: Sequence[Turn], *, group: int = 1, seconds: float = 5.0) -
         once(place, WARM_UP)
     rounds: list[list[float]] = []
     began = time.perf_counter()
-    while len(rounds) < 3 or time.perf_counter() - began < seconds:
+    while len(rounds) < LEAST_ROUNDS or time.perf_counter() - began < seconds:
         rounds.append([once(place, group) for place in places])
     found = np.array(rounds)
     times = np.quantile(found / found[:, :1], [0.25, 0.5, 0.75], axis=0)

@@ -80,16 +80,32 @@ def test_the_same_command_again_only_prints_and_another_is_refused(bench, stalle
     assert "model.fusion" in other.errors
 
 
+NOUN = CONFIG + ",task=noun"
 SETTINGS = ("--config.total.epochs=2", "--config.optimizer.eps=1e-4", "--config.batch_size=80")
 
 
-def test_eight_virtual_devices(bench, tmp_path):
-    config = CONFIG + ",task=noun"
-    flags = "--xla_force_host_platform_device_count=8"
-    for name, variables in (("one", {}), ("eight", {"XLA_FLAGS": flags})):
-        run = bench.start(tmp_path / name, *SETTINGS, config=config, **variables)
+@pytest.fixture(scope="module")
+def seeds(bench) -> pathlib.Path:
+    """The workdir of two seeds by one command, on one device."""
+
+    def make(workdir: pathlib.Path) -> None:
+        run = bench.start(workdir, *SETTINGS, "--config.num_seeds=2", config=NOUN)
         assert run.status() == 0, run.errors
-    one, eight = tmp_path / "one", tmp_path / "eight"
+
+    return bench.once("compact-seeds", make)
+
+
+def test_several_seeds_by_one_command(seeds):
+    assert [traces.summary(seeds / name)["seed"] for name in ("s0", "s1")] == [0, 1]
+    found = json.loads((seeds / "seeds.json").read_text())
+    assert found["metrics"]["test/em"]["n"] == 2
+
+
+def test_eight_virtual_devices(bench, seeds, tmp_path):
+    one, eight = seeds / "s0", tmp_path / "eight"
+    flags = "--xla_force_host_platform_device_count=8"
+    run = bench.start(eight, *SETTINGS, config=NOUN, XLA_FLAGS=flags)
+    assert run.status() == 0, run.errors
     assert traces.summary(eight)["device"]["devices"] == 8
     states = traces.final_state(one), traces.final_state(eight)
     for path, value in states[0].items():
@@ -98,16 +114,6 @@ def test_eight_virtual_devices(bench, tmp_path):
             np.testing.assert_allclose(states[1][path], value, 1e-4, atol, err_msg=path)
     metrics = [traces.summary(folder)["metrics"]["test/nll"] for folder in (one, eight)]
     np.testing.assert_allclose(*metrics, rtol=1e-4)
-
-
-def test_several_seeds_by_one_command(bench, tmp_path):
-    arguments = ("--config.num_seeds=2", "--config.total.epochs=0.2")
-    config = "--config=configs/compact_l.py:smoke,task=verb"
-    run = bench.start(tmp_path, *arguments, config=config)
-    assert run.status() == 0, run.errors
-    assert [traces.summary(tmp_path / name)["seed"] for name in ("s0", "s1")] == [0, 1]
-    found = json.loads((tmp_path / "seeds.json").read_text())
-    assert found["metrics"]["test/em"]["n"] == 2
 
 
 def test_features_that_are_not_there_are_named(bench, tmp_path):
