@@ -14,7 +14,6 @@ from jaxtyping import Array
 from mmgen.benchmark.measure import WARM_UP
 from mmgen.benchmark.record import table
 
-
 LEAST_ROUNDS = 5
 
 
