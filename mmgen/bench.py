@@ -19,7 +19,7 @@ import jax
 from mmgen.benchmark.accelerator_report import clock_table
 from mmgen.benchmark.measure import device_facts
 from mmgen.benchmark.memory_growth import memory_growth
-from mmgen.benchmark.peer import compare_with_peer, peer_table
+from mmgen.benchmark.peer import check_peer, compare_with_peer, peer_table
 from mmgen.benchmark.record import Record
 from mmgen.benchmark.scales import TYPICAL, Scale
 from mmgen.benchmark.subjects import ALGORITHMS
@@ -81,6 +81,8 @@ def _measure(arguments: argparse.Namespace) -> int:
     ):
         for name in names:
             check_choice(flag, name, known)
+    if arguments.peer:
+        check_peer(arguments.peer_python)
     # The first step is to be timed as a user meets it.
     jax.config.update("jax_enable_compilation_cache", False)
     scale = _scale(arguments)

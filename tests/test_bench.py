@@ -74,17 +74,20 @@ def test_workload_has_the_published_distributions():
     assert sorted(workload.stream()) == list(range(20_000))
 
 
-BENCH = "--size=smoke --algorithms=plain --batch_size=4 --text=16 --objects=4 --seconds=0.1".split()
+BENCH = (
+    "--size=smoke --algorithms=plain,er --batch_size=4 --text=16 --objects=4 --seconds=0.1".split()
+)
 
 
 def test_bench_prints_a_table_and_writes_json(tmp_path, capsys):
     out = tmp_path / "bench.json"
     assert bench.main([*BENCH, f"--out={out}"]) == 0
     printed = capsys.readouterr().out
-    assert "plain vlbert x4" in printed and "utilisation" not in printed.splitlines()[0]
+    assert printed.count("er vlbert x4") == 2 and "in turns" in printed
     found = json.loads(out.read_text())
-    (case,) = found["cases"]
-    assert "turns" not in found, "one algorithm has nobody to take turns with"
+    case, other = found["cases"]
+    (turns,) = found["turns"]
+    assert turns["first"] == case["name"] and [*turns["times"]] == [case["name"], other["name"]]
     assert case["host_ms"] > 0 and 0 < case["host_utilisation"] < 1
     assert case["host_first_step_seconds"] > case["host_ms"] / 1e3
     assert 0 <= case["data_wait_share"] < 1
@@ -124,16 +127,21 @@ def test_bench_names_what_it_does_not_know(capsys):
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 def test_peer_takes_turns(capsys):
-    assert bench.main([*BENCH, "--peer", f"--peer_python={sys.executable}"]) == 0
+    assert (
+        bench.main([*BENCH, "--algorithms=plain", "--peer", f"--peer_python={sys.executable}"]) == 0
+    )
     assert "peer / ours" in capsys.readouterr().out
 
 
-def test_without_torch_the_peer_is_explained(tmp_path, capsys):
+def test_without_torch_the_peer_is_explained_before_anything_is_measured(tmp_path, capsys):
     fake = tmp_path / "python"
-    fake.write_text("#!/bin/sh\nexit 1\n")
+    fake.write_text("#!/bin/sh\necho No module named torch >&2\nexit 1\n")
     fake.chmod(0o755)
-    assert bench.main([*BENCH, "--peer", f"--peer_python={fake}"]) == 2
-    assert "pip install torch" in capsys.readouterr().err
+    for python, words in ((fake, "No module named torch"), (tmp_path, "cannot be run")):
+        assert bench.main([*BENCH, "--peer", f"--peer_python={python}"]) == 2
+        printed = capsys.readouterr()
+        assert words in printed.err and printed.err.count("\n") == 1
+        assert not printed.out
 
 
 def nothing(record, scale):

@@ -31,21 +31,37 @@ RELEASED = Bucket(text=64, objects=99)
 ROUNDS = 7
 
 
+def check_peer(python: str) -> None:
+    """Raises UserError if the peer cannot run: to be asked before minutes are spent on measuring.
+
+    Args:
+      python: interpreter that has torch and numpy.
+    """
+    if not PEER.exists():
+        raise UserError(f"--peer needs {PEER}, which only a checkout of mmgen has.")
+    command = [python, "-c", "import numpy, torch"]
+    try:
+        tried = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise UserError(f"--peer_python={python} cannot be run: {error.strerror}.") from None
+    if tried.returncode:
+        said = (tried.stderr.strip().splitlines() or [f"status {tried.returncode}"])[-1]
+        raise UserError(
+            f"--peer_python={python} must name an interpreter with torch and numpy ({said}); "
+            "pip install torch numpy."
+        )
+
+
 class Peer:
     """A PyTorch process that makes iterations when it is asked to."""
 
     def __init__(self, python: str, arguments: Sequence[str]):
-        if not PEER.exists():
-            raise UserError(f"--peer needs {PEER}, which only a checkout of mmgen has.")
-        try:
-            self._process = subprocess.Popen(
-                [python, str(PEER), *arguments],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-        except OSError as error:
-            raise UserError(f"--peer_python={python} cannot be run: {error.strerror}.") from None
+        self._process = subprocess.Popen(
+            [python, str(PEER), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         self.facts = self._answer()
 
     def seconds(self) -> float:
@@ -64,10 +80,7 @@ class Peer:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise UserError(
-                "the PyTorch peer has ended, its message stands above; --peer_python must name an "
-                "interpreter with torch and numpy (pip install torch numpy)."
-            )
+            raise UserError("the PyTorch peer has ended; its message stands above.")
         return json.loads(line)
 
 
