@@ -104,7 +104,7 @@ def _measure(arguments: argparse.Namespace) -> int:
         print(f"bucket {tuple(scale.bucket)}, matrix products {peak / 1e9:.4g} GFLOP/s")
         print(clock_table(record.values))
         for model in models:
-            sides = [turn for case, turn in turns.items() if case.model == model]
+            sides = [turn for turn in turns if turn.model == model]
             if len(sides) > 1:
                 seconds = len(sides) * scale.clock_seconds
                 record.append("turns", time_turns(sides, group=scale.group, seconds=seconds))

@@ -16,7 +16,10 @@ from mmgen.benchmark.accelerator_report import report
 from mmgen.benchmark.flops import count_flops
 from mmgen.benchmark.insertion import insertion_times
 from mmgen.benchmark.measure import WARM_UP, matmul_peak
+from mmgen.benchmark.record import Record
+from mmgen.benchmark.scales import SCALES
 from mmgen.benchmark.subjects import make_subject
+from mmgen.benchmark.suite import Case, clock_cases
 from mmgen.benchmark.turns import Turn, time_turns
 from mmgen.benchmark.workload import make_workload
 from mmgen.data.buckets import Bucket
@@ -86,11 +89,20 @@ def test_bench_prints_a_table_and_writes_json(tmp_path, capsys):
     assert printed.count("er vlbert x4") == 2 and "in turns" in printed
     found = json.loads(out.read_text())
     case, other = found["cases"]
-    (turns,) = found["turns"]
-    assert turns["first"] == case["name"] and [*turns["times"]] == [case["name"], other["name"]]
+    (sides,) = found["turns"]
+    assert sides["first"] == case["name"] and [*sides["times"]] == [case["name"], other["name"]]
     assert case["host_ms"] > 0 and 0 < case["host_utilisation"] < 1
     assert case["host_first_step_seconds"] > case["host_ms"] / 1e3
     assert 0 <= case["data_wait_share"] < 1
+
+
+def test_a_case_with_settings_of_its_own_is_timed(tmp_path):
+    """As the accelerator check's large batch is."""
+    record = Record(tmp_path / "record.json")
+    case = Case("vlbert", "er", 4, 0, (("settings", {"replay_size": 3}), ("capacity", 8)))
+    (turn,) = clock_cases(record, SCALES["tiny"], [case], wait=False)
+    assert record.values["failures"] == {}
+    assert record.values["cases"][0]["draws"] == (3,) and turn.model == "vlbert"
 
 
 def test_algorithms_take_turns(monkeypatch):
@@ -104,7 +116,7 @@ def test_algorithms_take_turns(monkeypatch):
             clock[0] += seconds * (1 + state // 4)
             return state + 1, jnp.zeros(())
 
-        return Turn(name, lambda: 0, advance)
+        return Turn(name, "vlbert", lambda: 0, advance)
 
     found = time_turns([turn("er", 2.0), turn("agem", 3.0)], seconds=50)
     assert (found["first"], found["rounds"]) == ("er", 6)
@@ -127,9 +139,8 @@ def test_bench_names_what_it_does_not_know(capsys):
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 def test_peer_takes_turns(capsys):
-    assert (
-        bench.main([*BENCH, "--algorithms=plain", "--peer", f"--peer_python={sys.executable}"]) == 0
-    )
+    peer = ("--algorithms=plain", "--peer", f"--peer_python={sys.executable}")
+    assert bench.main([*BENCH, *peer]) == 0
     assert "peer / ours" in capsys.readouterr().out
 
 

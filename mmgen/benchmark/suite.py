@@ -64,7 +64,7 @@ class Bench(NamedTuple):
 
 def clock_cases(
     record: Record, scale: Scale, cases: Sequence[Case], wait: bool = True
-) -> dict[Case, Turn]:
+) -> list[Turn]:
     """Compiles and times every case; results go to the list `cases` of the record.
 
     A case that cannot be built, compiled or run is recorded with its reason under `failures`.
@@ -118,15 +118,16 @@ def clock_cases(
     record.add(programs=facts["programs"], failures=failures | facts["failures"])
     for bench in benches:
         _clock(record, scale, ground, bench, attempts.programs, wait and bench is benches[0])
-    return {
-        bench.case: Turn(
+    return [
+        Turn(
             bench.case.name,
+            bench.case.model,
             functools.partial(bench.subject.random_state, mesh),
             _advance(program, bench, ground, "host"),
         )
         for bench in benches
         if (program := attempts.programs.get(f"{bench.case.name}, host"))
-    }
+    ]
 
 
 def _jobs(bench: Bench, ground: Ground) -> dict[str, Callable[[], Program]]:

@@ -22,11 +22,13 @@ class Turn(NamedTuple):
 
     Attributes:
       name: of the case.
+      model: of the case.
       start: makes a first state; what it makes is donated.
       advance: makes an iteration: `state, values = advance(state)`.
     """
 
     name: str
+    model: str
     start: Callable[[], Any]
     advance: Callable[[Any], tuple[Any, Array]]
 

@@ -1,8 +1,7 @@
 """A split of random captions with a store of random features, and its batches written out."""
 
-import pathlib
-
 import numpy as np
+import pytest
 
 from mmgen.data.assemble import assemble
 from mmgen.data.buckets import Bucket
@@ -16,7 +15,8 @@ VOCABULARY = world_vocabulary([f"word{i}" for i in range(40)])
 LARGE = Bucket(text=20, objects=5)
 
 
-def make_split() -> Split:
+@pytest.fixture(scope="module")
+def split() -> Split:
     rng = np.random.default_rng(0)
     tokens = [rng.integers(7, 47, rng.integers(4, 15)).tolist() for _ in range(ROWS)]
     start = [int(rng.integers(0, len(t) - 2)) for t in tokens]
@@ -32,7 +32,8 @@ def make_split() -> Split:
     return Split("train", columns)
 
 
-def make_store(folder: pathlib.Path) -> FeatureStore:
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> FeatureStore:
     rng = np.random.default_rng(1)
 
     def items():
@@ -42,7 +43,7 @@ def make_store(folder: pathlib.Path) -> FeatureStore:
             features = rng.standard_normal((count + 1, DIM)).astype(np.float16)
             yield image, features[1:], boxes, features[0]
 
-    path = folder / "features"
+    path = tmp_path_factory.mktemp("store") / "features"
     origin = {"extractor": "random", "trained_on": "nothing", "box_convention": "xyxy_unit"}
     write_feature_store(path, items(), origin)
     return FeatureStore.open(path)

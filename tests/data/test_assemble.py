@@ -1,5 +1,7 @@
 """Batches against a literal per-example assembly."""
 
+# ruff: noqa: F401, F811 (fixtures are imported)
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,8 +14,8 @@ from small_split import (
     VOCABULARY,
     check_row,
     make_batch,
-    make_split,
-    make_store,
+    split,
+    store,
 )
 
 from mmgen.data.assemble import check_inputs
@@ -21,16 +23,6 @@ from mmgen.data.buckets import Bucket
 from mmgen.data.columns import Split, masked_span_columns
 from mmgen.data.schema import IGNORE_ID, MASKED_SPAN_FIELDS
 from mmgen.errors import UserError
-
-
-@pytest.fixture(scope="module")
-def split():
-    return make_split()
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return make_store(tmp_path_factory.mktemp("store"))
 
 
 @settings(deadline=None, max_examples=80)

@@ -1,5 +1,7 @@
 """Feeds as pure functions of the step."""
 
+# ruff: noqa: F401, F811 (fixtures are imported)
+
 import subprocess
 import sys
 
@@ -13,8 +15,8 @@ from small_split import (
     ROWS,
     VOCABULARY,
     check_row,
-    make_split,
-    make_store,
+    split,
+    store,
 )
 
 from mmgen.algorithms.base import Feed
@@ -26,16 +28,6 @@ from mmgen.data.schema import IGNORE_ID, MASKED_SPAN_FIELDS
 from mmgen.errors import UserError
 from mmgen.memory.live import Drawn
 from mmgen.memory.plan import Plan
-
-
-@pytest.fixture(scope="module")
-def split():
-    return make_split()
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return make_store(tmp_path_factory.mktemp("store"))
 
 
 def changed(split, **columns):
