@@ -52,7 +52,9 @@ class LateReader:
           names: of the scalars.
           values: float32[n], or float32[count, n] of the `count` steps up to that one.
         """
-        values.copy_to_host_async()
+        # Meant, but not what a transfer guard calls explicit; on a CPU there is nothing to copy.
+        with jax.transfer_guard_device_to_host("allow"):
+            values.copy_to_host_async()
         self._pending.append((step, names, values))
 
     def poll(self) -> None:

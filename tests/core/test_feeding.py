@@ -5,6 +5,7 @@ import multiprocessing
 import threading
 import time
 
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -99,6 +100,20 @@ def test_the_first_loss_that_is_not_finite_is_found_and_later_ones_never_seen():
         reader.drain()
     assert caught.value.step == 2
     assert seen == [(1, {"a": 0.5, "loss": 1.0})]
+
+
+def test_scalars_leave_an_accelerator_under_the_loops_transfer_guard():
+    seen = []
+    reader = LateReader(lambda step, values: seen.append((step, values)))
+    # A CPU shares its arrays with the host; but not those of four bits, which it copies, guarded.
+    loss = jnp.array([1], jnp.int4)
+    with pytest.raises(RuntimeError, match="Disallowed device-to-host"):
+        with jax.transfer_guard("disallow"):
+            loss.copy_to_host_async()
+    with jax.transfer_guard("disallow"):
+        reader.push(1, ("loss",), loss)
+        reader.drain()
+    assert seen == [(1, {"loss": 1.0})]
 
 
 def test_a_window_is_the_mean_since_the_last_line():
