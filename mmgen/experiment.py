@@ -47,6 +47,7 @@ from mmgen.models.masked_span import MODELS
 from mmgen.settings.plug_ins import is_plug_in, plug_in
 from mmgen.settings.resolve import check, resolve
 from mmgen.settings.suggest import check_choice
+from mmgen.settings.unused import check_used
 from mmgen.tasks.base import Task
 from mmgen.tasks.masked_span import make_masked_span_task
 
@@ -182,7 +183,7 @@ def prepare(config: ConfigDict) -> Experiment:
     # Before the data: a typo must not cost the building of a world.
     check(config)
     _model_factory(config)
-    _algorithm_factory(config)
+    check_used(config, inspect.signature(algorithm_factory(config)).parameters)
     own_metrics(config.metrics)
     dataset = locate(config)
     return build(resolve(config, dataset.info), dataset)
@@ -273,7 +274,7 @@ def _algorithm(
     Settings are the keys of `config.algorithm`, and what of model, profile and optimizer an
     algorithm may ask for.
     """
-    make = _algorithm_factory(config)
+    make = algorithm_factory(config)
     settings = config.algorithm.to_dict()
     settings.pop("name")
     known = {
@@ -288,7 +289,12 @@ def _algorithm(
     return make(task, optimizer, memory, **chosen)
 
 
-def _algorithm_factory(config: ConfigDict) -> Callable[..., Any]:
+def algorithm_factory(config: ConfigDict) -> Callable[..., Any]:
+    """`make_NAME` of the algorithm that `config.algorithm.name` names.
+
+    Raises:
+      UserError: no such algorithm, or one that replays without a memory.
+    """
     name = config.algorithm.name
     if config.memory.policy == "none" and name in REPLAYING:
         raise UserError(

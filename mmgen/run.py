@@ -236,6 +236,7 @@ def make_evaluator(
         np.asarray(dataset.split(main).columns["task"]),
         config.evaluation.subset,
         config.data_seed,
+        config.evaluation.min_task_items,
     )
 
     def evaluate(params: Any, step: int, final: bool) -> dict[str, float]:

@@ -41,8 +41,8 @@ PAPER_SEEDS = 3
 TESTS = ("test", "novel")
 """Splits that no choice may depend on."""
 
-OWN_KEYS = {"seed": "--seeds", "stream.share": "--share", "evaluation.splits": "--split"}
-"""Keys that the search sets itself, and the option that says how."""
+OWN_KEYS = {"stream.share": "--share", "evaluation.splits": "--split", "num_seeds": "--seeds"}
+"""Keys that the search sets itself, and the option that says how; besides, `seed` is the first."""
 
 
 class Search(NamedTuple):
@@ -123,10 +123,21 @@ def make_search(options: argparse.Namespace, rest: Sequence[str]) -> Search:
             f"--config={config} is of kind {kind}, and a search trains configs of kind {DEFAULT} "
             "only; give one of these."
         )
+    overrides = tuple(a for a in rest if not a.startswith("--config="))
+    for text in overrides:
+        option = OWN_KEYS.get(text.removeprefix("--config.").partition("=")[0])
+        if option:
+            raise UserError(f"{text} is what {option} is for; use that.")
     if options.split in TESTS:
         raise UserError(
             f"--split={options.split} would let the search see what the result is measured on; "
             "give --split=validation."
+        )
+    metric = options.metric or f"{options.split}/log_ppl"
+    if metric.partition("/")[0].removesuffix("_subset") in TESTS:
+        raise UserError(
+            f"--metric={metric} is measured on a split that no choice may depend on; give one of "
+            f"{options.split}/, such as {options.split}/log_ppl."
         )
     if not 0 < options.share <= 1 or options.seeds < 1:
         raise UserError(
@@ -135,12 +146,12 @@ def make_search(options: argparse.Namespace, rest: Sequence[str]) -> Search:
         )
     return Search(
         config=config,
-        overrides=tuple(a for a in rest if not a.startswith("--config=")),
+        overrides=overrides,
         grid=_grid(options.grid) or PAPER_GRID,
         share=options.share,
         split=options.split,
         seeds=options.seeds,
-        metric=options.metric or f"{options.split}/log_ppl",
+        metric=metric,
     )
 
 
@@ -272,8 +283,9 @@ def _grid(given: Sequence[str]) -> dict[str, tuple[str, ...]]:
                 f"--grid={text} {'names a key twice' if chosen else 'has no values'}; give each "
                 "key once, as in --grid optimizer.learning_rate=2e-4,1e-4."
             )
-        if key in OWN_KEYS:
-            raise UserError(f"--grid={text} is what {OWN_KEYS[key]} is for; use that.")
+        own = OWN_KEYS | {"seed": "--seeds"}
+        if key in own:
+            raise UserError(f"--grid={text} is what {own[key]} is for; use that.")
         grid[key] = chosen
     return grid
 

@@ -42,9 +42,9 @@ def make_lwf(
 
     Order: forward of the teacher without dropout, forward and backward of the stream batch on
     its loss plus weight times `distillation`, one update. The teacher is a copy of the parameters
-    that is renewed every `interval` iterations, so it is between one and `interval` iterations
-    old; before the first renewal nothing is distilled. Temperature 1: the published 2 presumes
-    a head for each task.
+    that is renewed every `interval` iterations, so it is up to `interval` - 1 iterations old;
+    before the first renewal nothing is distilled. Temperature 1: the published 2 presumes a head
+    for each task.
 
     Cost: 2 forward, 1 backward; one copy of the parameters is kept.
 

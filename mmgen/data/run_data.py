@@ -59,7 +59,7 @@ def training_stream(config: ConfigDict, dataset: Dataset) -> tuple[np.ndarray, i
     if config.stream.kind == "shift":
         passes = [shifting] * epochs
     else:
-        fresh = config.stream.kind == "iid_epochs"
+        fresh = config.stream.kind == "iid_epochs" and config.stream.reshuffle
         passes = [
             shifting[iid_stream(num_examples, config.data_seed, epoch if fresh else 0)]
             for epoch in range(epochs)

@@ -6,7 +6,6 @@ data/coco.py:387-426): every task is a normal bump over time, the stream is fill
 
 import math
 import random
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -22,9 +21,6 @@ TIME_BINS = 50
 With 50, the COCO-shift dev split has .70-.71 under scaled constants and .28 under a floor of 3,000;
 its proportions at the published size have .71 (.74 with 100 bins).
 """
-
-SEEN_SHARE = 0.98
-"""A task counts as over once this share of its items was read (metrics/forgetting.py:4-26)."""
 
 
 def shift_stream(
@@ -148,48 +144,3 @@ def task_time_information(task_in_stream_order: Int[np.ndarray, " n"], bins: int
 def _entropy(share: np.ndarray) -> float:
     share = share[share > 0]
     return float(-np.sum(share * np.log(share)))
-
-
-def stream_report(
-    task_in_stream_order: Int[np.ndarray, " n"],
-    names: list[str] | None = None,
-    bins: int = TIME_BINS,
-) -> dict[str, Any]:
-    """Facts of a stream, ready for JSON.
-
-    Args:
-      task_in_stream_order: task of the first, second, ... instance that is read.
-      names: names of the tasks, by number.
-      bins: time bins of the information.
-
-    Returns:
-      `examples`, `tasks`, `smallest_task`, `median_task`, `mean_task`, `largest_task`,
-      `time_bins`, `task_time_information`, and `spans`: for every task, in the order of its
-      median position, `task`, `size` and the stream positions `first`, `median`, `seen98` (98 %
-      of the task were read) and `last`.
-    """
-    task = np.asarray(task_in_stream_order)
-    labels, sizes = np.unique(task, return_counts=True)
-    positions = np.split(np.argsort(task, kind="stable"), np.cumsum(sizes)[:-1])
-    spans = [
-        {
-            "task": names[label] if names else int(label),
-            "size": len(at),
-            "first": int(at[0]),
-            "median": int(at[len(at) // 2]),
-            "seen98": int(at[math.ceil(SEEN_SHARE * len(at)) - 1]),
-            "last": int(at[-1]),
-        }
-        for label, at in zip(labels.tolist(), positions, strict=True)
-    ]
-    return {
-        "examples": len(task),
-        "tasks": len(labels),
-        "smallest_task": int(sizes.min()),
-        "median_task": float(np.median(sizes)),
-        "mean_task": float(sizes.mean()),
-        "largest_task": int(sizes.max()),
-        "time_bins": bins,
-        "task_time_information": task_time_information(task, bins),
-        "spans": sorted(spans, key=lambda span: span["median"]),
-    }

@@ -45,16 +45,22 @@ def evaluation_steps(
     return (*sorted({s for s in steps if 0 < s < num_steps}), num_steps)
 
 
-def stratified_subset(task: Int[np.ndarray, " n"], size: int, seed: int) -> Int[np.ndarray, " s"]:
+def stratified_subset(
+    task: Int[np.ndarray, " n"], size: int, seed: int, least: int = 0
+) -> Int[np.ndarray, " s"]:
     """Rows of a fixed subset in which every task has its share, ascending.
 
     Shares are rounded by largest remainder; a task with any item keeps at least one as long as
     `size` allows. All rows if `size` is 0 or not below their number.
+
+    Args:
+      least: a task of at least so many items has at least so many in the subset, which then may
+        have more than `size`: those are the tasks whose forgetting is measured.
     """
     if size <= 0 or size >= len(task):
         return np.arange(len(task))
     labels, index, count = np.unique(task, return_inverse=True, return_counts=True)
-    quota = _quotas(count, size)
+    quota = np.maximum(_quotas(count, size), np.where(count >= least, least, 0))
     generator = numpy_generator(seed, "evaluation/subset")
     order = generator.permutation(len(task))
     chosen = [order[index[order] == label][: quota[label]] for label in range(len(labels))]

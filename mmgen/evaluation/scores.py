@@ -208,10 +208,12 @@ def checkpoint_tables(workdir: epath.PathLike, context: Context) -> dict[int, Pr
     """Evaluations for the matrix, by step: the subset's, and the whole main split's where saved.
 
     The matrix keeps the items that all of them share, so the final evaluation need not be saved
-    twice.
+    twice. One of a step that the run does not plan, which `mmgen.evaluate --from-checkpoint` makes,
+    is no part of it.
     """
     main = main_split(context)
-    return load_evaluations(workdir, main + SUBSET) | load_evaluations(workdir, main)
+    found = load_evaluations(workdir, main + SUBSET) | load_evaluations(workdir, main)
+    return {step: table for step, table in found.items() if step in context["steps"]}
 
 
 def score_run(workdir: epath.PathLike, context: Context) -> Scores:

@@ -2,7 +2,13 @@
 
 A memory example is replaced by the stream's if the swap brings the words in memory nearer to the
 target, and the best swap is made. The target is the square root of the words' frequency in the
-stream (balanced-sqrt), or their frequency times how much they are forgotten (balanced-forget).
+stream (balanced-sqrt), or their frequency times one plus how much they are forgotten
+(balanced-forget).
+
+Where paper and release differ, `memory.divergence` has both; two choices are the release's in
+either profile. The paper's target is frequency times forgetting, which gives no weight to words
+that are not forgotten, and none at all at the start. And the paper excludes no words from its
+distributions, the release leaves out function words (`memory.count_stop_words` counts them).
 """
 
 from collections.abc import Callable, Sequence

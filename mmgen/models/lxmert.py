@@ -177,6 +177,9 @@ class LXMERT(nn.Module):
     ) -> Float[Array, "b t k"]:
         position = self.param("position_embedding", self._normal, (self.max_positions, self.hidden))
         segment = self.param("segment_embedding", self._normal, (SEGMENTS, self.hidden))
+        if self.frozen_rows:
+            # Not only in the optimizer: AGEM projects with gradients, MIR may step along them.
+            position, segment = _held_first_row(position), _held_first_row(segment)
         x = LayerNorm(name="text_norm")(words + position[: words.shape[1]] + segment[0])
         return dropout(x, self.dropout, noise).astype(self.dtype)
 
@@ -208,6 +211,11 @@ def frozen_rows_mask(params: PyTree) -> PyTree:
         return (jnp.arange(leaf.shape[0]) > 0).astype(jnp.float32)[:, None]
 
     return jax.tree_util.tree_map_with_path(mask, params)
+
+
+def _held_first_row(table: Float[Array, "r k"]) -> Float[Array, "r k"]:
+    """The table, whose row 0 has no gradient, as that of a padding index in the release."""
+    return jnp.concatenate([jax.lax.stop_gradient(table[:1]), table[1:]])
 
 
 def make_lxmert(

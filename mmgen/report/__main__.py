@@ -65,7 +65,7 @@ def write_report(
     pictures: list[str] = []
     for kind, mine in kinds.items():
         reporter = reporter_of(kind)
-        groups = group_runs(mine, reporter.cell_of)
+        groups = group_runs(mine, reporter.cell_of, reporter.unusual)
         found += reporter.tables(groups)
         if figures:
             pictures += reporter.figures(groups, folder)

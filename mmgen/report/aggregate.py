@@ -6,7 +6,7 @@ other data (another fingerprint or `data_seed`) are never averaged: that is refu
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from etils import epath
@@ -53,7 +53,8 @@ class Group(NamedTuple):
 
     Attributes:
       method: its cell, a `Method` for instance.
-      settings: what sets it apart from other experiments of the same cell, "" if it is alone.
+      settings: what sets it apart from the cell's own experiment, or from others of the same cell;
+        "" if nothing does.
       runs: by seed.
     """
 
@@ -100,12 +101,27 @@ def find_workdirs(path: epath.PathLike) -> list[Workdir]:
     return [Workdir(file.parent) for file in found]
 
 
-def group_runs(runs: Iterable[Run], cell_of: Callable[[Run], Place]) -> list[Group]:
+Keys = Callable[[Mapping[str, Any]], Collection[str]]
+"""Some keys of a run's config, as summary.json holds it."""
+
+
+def no_keys(config: Mapping[str, Any]) -> Collection[str]:
+    """None of them."""
+    del config
+    return ()
+
+
+def group_runs(
+    runs: Iterable[Run],
+    cell_of: Callable[[Run], Place],
+    unusual: Keys = no_keys,
+) -> list[Group]:
     """Repetitions together, in the order in which their first run was given.
 
     Args:
       runs: of one kind.
       cell_of: the cell of each.
+      unusual: keys that make a run another experiment than its cell's; its group names them.
 
     Raises:
       UserError: repetitions were made on different data, or a seed occurs twice.
@@ -121,7 +137,7 @@ def group_runs(runs: Iterable[Run], cell_of: Callable[[Run], Place]) -> list[Gro
     return [
         Group(
             method,
-            _settings(_compared(repetitions[0]), configs[method]),
+            _settings(_compared(repetitions[0]), configs[method], unusual),
             tuple(sorted(repetitions, key=lambda run: run.summary["seed"])),
         )
         for (method, _), repetitions in same.items()
@@ -188,8 +204,13 @@ def _check_repetitions(runs: Sequence[Run]) -> None:
         seeds[seed] = run.path
 
 
-def _settings(config: dict[str, Any], others: list[dict[str, Any]]) -> str:
-    """Keys in which experiments of one cell differ, with this one's values."""
-    keys = sorted({key for other in others for key in other})
-    differing = [key for key in keys if len({repr(other.get(key)) for other in others}) > 1]
-    return ", ".join(f"{key}={config.get(key)}" for key in differing)
+def _settings(
+    config: dict[str, Any],
+    others: list[dict[str, Any]],
+    unusual: Keys,
+) -> str:
+    """Keys in which experiments of one cell differ, and unusual ones, with this one's values."""
+    keys = {key for other in others for key in other}
+    differing = {key for key in keys if len({repr(other.get(key)) for other in others}) > 1}
+    named = sorted(differing | set(unusual(config)))
+    return ", ".join(f"{key}={config.get(key)}" for key in named)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from mmgen.core.workdir import Workdir
 from mmgen.report.aggregate import Group
-from mmgen.report.compact_cells import Place, in_paper_order, system_of
+from mmgen.report.compact_cells import Place, in_paper_order, system_of, unusual_keys
 from mmgen.report.compact_comparisons import difference_table, gap_table, overview_tables
 from mmgen.report.compact_examples import example_table
 from mmgen.report.compact_figures import draw_curves
@@ -57,4 +57,4 @@ def _by_place(groups: Sequence[Group]) -> list[tuple[Place, list[Group]]]:
     ]
 
 
-REPORTER = Reporter(system_of, all_tables, write_figures)
+REPORTER = Reporter(system_of, all_tables, write_figures, unusual_keys)

@@ -1,10 +1,13 @@
 """Cells of the CompAct paper's tables, and which one a run belongs to."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from mmgen.evaluation.context import read_context
 from mmgen.report.aggregate import Group, Run
 from mmgen.report.published import Row, find_row
+from mmgen.settings.command_line import flat_keys
+from mmgen.settings.compact import EPOCHS, compact_config
 
 PAPER = "compact"
 
@@ -99,6 +102,23 @@ def system_of(run: Run) -> System:
         model=model or ", ".join([config["model.language"], *inputs]),
         world=dataset["world"],
     )
+
+
+def unusual_keys(config: Mapping[str, Any]) -> list[str]:
+    """Keys of a run's config that make it another experiment than its cell's: data and length."""
+    usual = flat_keys(compact_config())
+    world = config["dataset.name"] == usual["dataset.name"]
+    usual["total.epochs"] = EPOCHS["world" if world else "real"]
+    # The first four are part of the data set's own name, and the last changes no number.
+    told = ("name", "split", "target_dc", "validation", "max_missing")
+    return [
+        key
+        for key, value in usual.items()
+        if key.startswith(("dataset.", "total.", "decoding."))
+        and key.removeprefix("dataset.") not in told
+        and key in config
+        and config[key] != (list(value) if isinstance(value, tuple) else value)
+    ]
 
 
 def in_paper_order(groups: list[Group]) -> list[Group]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from mmgen.core.workdir import Workdir
-from mmgen.report.aggregate import Group, Missing, Place, Run
+from mmgen.report.aggregate import Group, Keys, Missing, Place, Run, no_keys
 from mmgen.report.tables import Table
 from mmgen.settings.kinds import DEFAULT
 
@@ -18,11 +18,13 @@ class Reporter(NamedTuple):
       cell_of: the cell of the papers' tables that a run belongs to.
       tables: `(groups) -> tables`, those without a row left out.
       figures: `(groups, folder of the report) -> Markdown` that shows what it has drawn.
+      unusual: keys of a run that make it another experiment than the cell's own.
     """
 
     cell_of: Callable[[Run], Place]
     tables: Callable[[Sequence[Group]], list[Table]]
     figures: Callable[[Sequence[Group], Workdir], list[str]]
+    unusual: Keys = no_keys
 
 
 REPORTERS = {

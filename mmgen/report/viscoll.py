@@ -12,7 +12,7 @@ from mmgen.report.kinds import Reporter
 from mmgen.report.published import FAMILIES, family_of, find_row, published
 from mmgen.report.sources import data_table, pair_table
 from mmgen.report.tables import Cell, Column, Table, file_name, without_published
-from mmgen.report.viscoll_cells import Method, method_of
+from mmgen.report.viscoll_cells import Method, method_of, unusual_keys
 
 PAPER = "viscoll"
 MEAN_OF_SEEDS = "Mean over seeds; sd is of one run, SE of the mean."
@@ -327,4 +327,4 @@ def _hours(minutes: float | None) -> float | None:
     return None if minutes is None else minutes / 60
 
 
-REPORTER = Reporter(method_of, all_tables, draw_figures)
+REPORTER = Reporter(method_of, all_tables, draw_figures, unusual_keys)

@@ -1,11 +1,34 @@
 """Cells of the VisCOLL paper's tables, and which one a run belongs to."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from mmgen.report.aggregate import Run
+from mmgen.settings.command_line import flat_keys
+from mmgen.settings.defaults import default_config
 
 ALGORITHMS = {"plain": "vanilla", "mir": "er_mir"}
 """Published names of the algorithms that have another name in configs."""
+
+OF_THE_CELL = (
+    "kind",
+    "profile",
+    "text_only",
+    "dataset.name",
+    "model.factory",
+    "algorithm.name",
+    "algorithm.aggregate",
+    "algorithm.label_weight",
+    "stream.kind",
+    "stream.order",
+    "memory.policy",
+    "memory.size",
+    "total.epochs",
+)
+"""Keys that the cell names itself, or that belong to its method."""
+
+KNOBS = ("dataset.", "total.")
+"""Beginnings of keys without a value of their own, which whoever gives one has changed."""
 
 
 class Method(NamedTuple):
@@ -60,3 +83,20 @@ def method_of(run: Run) -> Method:
         memory="none" if policy == "none" else memory,
         order=config["stream.order"],
     )
+
+
+def unusual_keys(config: Mapping[str, Any]) -> list[str]:
+    """Keys of a run's config that make it another experiment than its cell's.
+
+    What the profile, the model or the data set decides is usual; how a run is evaluated is no part
+    of the experiment.
+    """
+    return [
+        key
+        for key, usual in flat_keys(default_config()).items()
+        if key in config
+        and key not in OF_THE_CELL
+        and not key.startswith("evaluation.")
+        and (usual is not None or key.startswith(KNOBS))
+        and config[key] != usual
+    ]

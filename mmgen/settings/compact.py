@@ -87,6 +87,9 @@ METRICS = {
 }
 """What training is steered by: unigram BLEU, or accuracy (appendix D.1)."""
 
+EPOCHS = {"world": 40.0, "real": 300.0}
+"""Epochs at most, unless a config gives a length."""
+
 STEERING = ("em", "ca", "verb_ca", "noun_ca", "bleu1_joined", "bleu1_plain")
 """Metrics of which more is better, so that training may be steered by them."""
 
@@ -341,7 +344,7 @@ def resolve(config: ConfigDict, info: Mapping[str, Any]) -> ConfigDict:
     for name, value in SIZES[config.model.size].items():
         set_missing(config, f"model.{name}", value)
     if all(value is None for value in config.total.values()):
-        config.total.epochs = 40.0 if world else 300.0
+        config.total.epochs = EPOCHS["world" if world else "real"]
     set_missing(config, "optimizer.learning_rate", 1e-3 if world else 3e-4)
     set_missing(config, "control.metric", METRICS[config.task])
     set_missing(config, "control.patience", 8 if world else 40)

@@ -24,6 +24,9 @@ OPERATIONAL = (
 )
 """Top-level keys that change how a run is executed, not what it computes."""
 
+EVALUATIONS = 5
+"""Evaluations before the final one of schedule "even"."""
+
 placeholder = config_dict.placeholder
 
 
@@ -73,8 +76,10 @@ def default_config() -> ConfigDict:
     dataset.shuffle_features = False
 
     stream = config.stream = ConfigDict()
-    # "shift" (task after task), "iid" (one shuffle), "iid_epochs" (new shuffle each epoch).
+    # "shift" (task after task), "iid" (one shuffle), "iid_epochs" (several epochs, shuffled).
     stream.kind = "shift"
+    # "iid_epochs": another order in each epoch? The released code keeps the first one.
+    stream.reshuffle = placeholder(bool)
     # Order of the task centres: "random", "ascending" or "descending" by task size.
     stream.order = "random"
     # Width of a bin and floor of a task's spread, in instances; floor 0 is none.
@@ -111,8 +116,9 @@ def default_config() -> ConfigDict:
     model.dtype = "float32"
 
     loss = config.loss = ConfigDict()
-    # "token" (mean over masked tokens) or "example" (mean per example, then over examples).
-    loss.weighting = "token"
+    # "token" (mean over masked tokens) or "example" (mean per example, then over examples; the
+    # released runs with a balanced memory).
+    loss.weighting = placeholder(str)
 
     algorithm = config.algorithm = ConfigDict()
     # "plain", "er", "agem", "mir", ...: a module of mmgen.algorithms, or "package.module:make".
@@ -173,8 +179,9 @@ def default_config() -> ConfigDict:
     evaluation = config.evaluation = ConfigDict()
     # "even" (count evaluations at equal distances) or "paper" (1000, 2000, 4000, ... scaled).
     evaluation.schedule = placeholder(str)
-    evaluation.count = 5
-    # Items of the fixed stratified subset that intermediate evaluations read.
+    evaluation.count = EVALUATIONS
+    # Items of the fixed stratified subset that intermediate evaluations read, 0 for all; more where
+    # `min_task_items` of each task that has as many are more.
     evaluation.subset = 2000
     evaluation.batch_size = 128
     # Splits of the final evaluation. The subset of the intermediate ones is of the first split, to

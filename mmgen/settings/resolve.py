@@ -10,10 +10,12 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from mmgen.errors import UserError
+from mmgen.settings.defaults import EVALUATIONS
 from mmgen.settings.sizes import SIZES
 from mmgen.settings.suggest import check_choice
 
-# A value that is a dict is chosen by the data set's published size, the model or the algorithm.
+# A value that is a dict is chosen by the data set's published size, the model, the algorithm or
+# the memory policy.
 PROFILES: dict[str, dict[str, Any]] = {
     # "as written": viscoll paper, sections 4-6 and appendix B.
     "paper": {
@@ -22,10 +24,12 @@ PROFILES: dict[str, dict[str, Any]] = {
         "memory.reservoir": "vitter",
         "memory.divergence": "memory_target",
         "model.object_mask": True,
+        "loss.weighting": "token",
+        "stream.reshuffle": True,
         "algorithm.replay_size": 32,
         "algorithm.scoring_dropout": False,
-        "algorithm.reference_size": {639_592: 80, 456_299: 64},
-        "algorithm.candidates": {639_592: 80, 456_299: 64},
+        "algorithm.reference_size": {456_299: 64, "*": 80},
+        "algorithm.candidates": {456_299: 64, "*": 80},
     },
     # "as the code runs": INK-USC/VisCOLL at 2e915e6 with its shipped yaml files.
     "release": {
@@ -34,6 +38,8 @@ PROFILES: dict[str, dict[str, Any]] = {
         "memory.reservoir": "viscoll_release",
         "memory.divergence": "target_memory",
         "model.object_mask": {"lxmert": False, "*": True},
+        "loss.weighting": {"balanced_sqrt": "example", "balanced_forget": "example", "*": "token"},
+        "stream.reshuffle": False,
         "algorithm.replay_size": {"mir": 10, "*": 32},
         "algorithm.scoring_dropout": True,
         "algorithm.reference_size": 64,
@@ -127,14 +133,15 @@ def resolve(config: ConfigDict, info: Mapping[str, Any]) -> ConfigDict:
     set_missing(config, "optimizer.learning_rate", 5e-4 if world else 1e-4)
     # DER on 30,600 rows would keep 600 MB of logits for 1,000 slots; the head of them is enough.
     set_missing(config, "algorithm.top_k", 0 if world else 64)
-    set_missing(config, "evaluation.schedule", "even" if world else "paper")
+    _resolve_schedule(config, world)
     set_missing(config, "buckets.max", 1 if world else 3)
     check(config)
     return config.lock()
 
 
 def _resolve_profile(config: ConfigDict, paper_size: int) -> None:
-    chosen = (paper_size, config.model.factory, config.algorithm.name, "*")
+    names = (config.model.factory, config.algorithm.name, config.memory.policy)
+    chosen = (paper_size, *names, "*")
     for path, value in PROFILES[config.profile].items():
         if isinstance(value, dict):
             value = next(value[key] for key in chosen if key in value)
@@ -171,9 +178,19 @@ def _resolve_stream(config: ConfigDict, info: Mapping[str, Any], stream_size: in
     set_missing(config, "stream.bin_width", max(1, round(PUBLISHED_BIN_WIDTH * scale)))
     # The paper's text has no floor; at the published size that is its profile. A shorter stream
     # is scaled from the released one, or tasks of a handful of instances would be spikes.
-    as_written = config.profile == "paper" and scale == 1.0
+    as_written = config.profile == "paper" and info["paper_scale"] and not config.stream.paper_scale
     floor = 0 if as_written else round(PUBLISHED_SPREAD_FLOOR * scale)
     set_missing(config, "stream.spread_floor", floor)
+
+
+def _resolve_schedule(config: ConfigDict, world: bool) -> None:
+    evaluation = config.evaluation
+    set_missing(config, "evaluation.schedule", "even" if world else "paper")
+    if evaluation.schedule == "paper" and evaluation.count != EVALUATIONS:
+        raise UserError(
+            f"config.evaluation.count is {evaluation.count}, but the published schedule has its "
+            "own number of evaluations; set config.evaluation.schedule='even', too."
+        )
 
 
 def _resolve_memory(config: ConfigDict, info: Mapping[str, Any], stream_size: int) -> None:
@@ -182,7 +199,11 @@ def _resolve_memory(config: ConfigDict, info: Mapping[str, Any], stream_size: in
         memory.capacity = 0
     elif memory.capacity is None:
         slots, share = MEMORY_SIZES[memory.size]
-        memory.capacity = slots if info["paper_scale"] else round(share * stream_size)
+        scaled = min(slots, round(share * stream_size))
+        memory.capacity = slots if info["paper_scale"] else scaled
+    else:
+        # A report must not show these slots as one of the published sizes.
+        memory.size = None
 
 
 def check(config: ConfigDict) -> None:

@@ -54,6 +54,14 @@ def test_subset_is_stratified_unique_and_of_the_size_asked_for(task, size, seed)
     assert (chosen <= np.maximum(1, np.ceil(count * size / len(task)))).all()
 
 
+def test_tasks_with_enough_items_have_enough_in_the_subset():
+    task = np.repeat([0, 1, 2, 3], [900, 60, 25, 15])
+    plain, rows = (stratified_subset(task, 100, 0, least) for least in (0, 20))
+    assert np.bincount(task[plain]).tolist() == [90, 6, 3, 1]
+    assert np.bincount(task[rows]).tolist() == [90, 20, 20, 1]
+    assert set(plain) < set(rows)
+
+
 def test_another_seed_chooses_other_items():
     task = np.repeat([0, 1], 500)
     assert (stratified_subset(task, 100, 0) != stratified_subset(task, 100, 1)).any()

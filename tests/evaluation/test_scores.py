@@ -128,6 +128,17 @@ def test_run_is_scored_from_files_alone(dataset, context, tmp_path):
     assert scores["composition_gap/adjective/log_ppl_pair"] == pytest.approx(1.0)
 
 
+def test_a_checkpoint_between_two_evaluations_is_no_part_of_the_matrix(dataset, context, tmp_path):
+    write_context(tmp_path, context)
+    for name, step, loss in (("test" + SUBSET, 1, 1.0), ("test" + SUBSET, 3, 2.0), ("test", 77, 9)):
+        with RecordWriter(record_path(tmp_path, name, step)) as writer:
+            writer.add(records(dataset, "test", float(loss)))
+    # As `mmgen.evaluate --from-checkpoint` leaves it: scored, and no hindrance to the run's end.
+    scores = score_run(tmp_path, read_context(tmp_path))
+    assert scores["test/log_ppl"] == pytest.approx(9.0)
+    assert scores["forgetting/best"] == pytest.approx(1.0)
+
+
 def test_as_released_is_undefined_for_flickr(dataset, context):
     tables = {step: as_table(records(dataset, "test", float(step))) for step in (1, 2)}
     assert "forgetting/as_released" in score_forgetting(tables, context)

@@ -151,6 +151,14 @@ def test_released_lxmert_freezes_position_and_segment_zero_alone():
     assert not any(jax.tree.leaves(frozen))
     assert not mask["position_embedding"][0].any()
     assert tiny_lxmert(profile="paper").gradient_mask is None
+    # Nor is there a gradient, which AGEM would project with.
+    batch, params = tiny_batch(), weights(model)
+    gradient = quick_jit(
+        jax.grad(lambda params: jnp.square(model.apply({"params": params}, batch, None)).sum())
+    )(params)
+    for name in ("position_embedding", "segment_embedding"):
+        assert not gradient[name][0].any()
+    assert gradient["position_embedding"][1].any()
 
 
 def test_batches_that_do_not_fit_are_refused_in_one_sentence():

@@ -7,7 +7,7 @@ from mmgen import report
 from mmgen.errors import UserError
 from mmgen.report.aggregate import Run, group_runs, load, mean_hours
 from mmgen.report.kinds import tidy
-from mmgen.report.viscoll_cells import method_of
+from mmgen.report.viscoll_cells import method_of, unusual_keys
 
 
 def test_repetitions_differ_in_seed_alone(tmp_path):
@@ -101,3 +101,21 @@ def test_seeds_side_by_side_share_their_wall_time():
     assert mean_hours([alone]) == 2
     assert mean_hours([shared]) == 1
     assert mean_hours([alone, shared]) == 1.5
+
+
+def test_a_run_that_is_not_the_published_one_says_so_even_alone(tmp_path):
+    make_run(
+        tmp_path,
+        **ER,
+        **{
+            "dataset.shuffle_features": True,
+            "dataset.instances": None,
+            "stream.share": 0.1,
+            "algorithm.update": "joint",
+            "evaluation.subset": 5,
+        },
+    )
+    (group,) = group_runs(load([tmp_path])[0], method_of, unusual_keys)
+    assert group.settings == (
+        "algorithm.update=joint, dataset.shuffle_features=True, stream.share=0.1"
+    )

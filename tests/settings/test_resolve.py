@@ -98,6 +98,35 @@ def test_stream_and_memory_scale_with_a_short_stream_only():
     absolute.stream.paper_scale = True
     kept = resolve(absolute, DEVTRAIN)
     assert (kept.memory.capacity, kept.stream.bin_width) == (10_000, 1_000)
+    assert kept.stream.spread_floor == 3_000
+    # Slots of one's own are not one of the published sizes.
+    assert kept.memory.size is None
+
+
+def test_named_memories_are_never_larger_than_published():
+    longer = copy.deepcopy(WORLD)
+    longer["splits"]["train"]["examples"] = 900_000
+    assert resolve(er10k(), longer).memory.capacity == 10_000
+
+
+def test_profile_decides_weighting_and_the_order_of_later_epochs():
+    balanced = load_config(str(CONFIGS[0].parent / "visCOLL_balanced_sqrt10k.py"))
+    assert resolve(balanced, PUBLISHED).loss.weighting == "token"
+    balanced.profile = "release"
+    assert resolve(balanced, PUBLISHED).loss.weighting == "example"
+    offline = load_config(str(CONFIGS[0].parent / "visCOLL_offline.py"))
+    assert resolve(offline, PUBLISHED).stream.reshuffle
+    offline.profile = "release"
+    assert not resolve(offline, PUBLISHED).stream.reshuffle
+    assert resolve(offline, PUBLISHED).loss.weighting == "token"
+
+
+def test_the_published_schedule_has_its_own_number_of_evaluations():
+    config = er10k()
+    config.evaluation.count = 3
+    with pytest.raises(UserError, match=r"evaluation\.schedule='even'"):
+        resolve(config, DEVTRAIN)
+    assert resolve(config, WORLD).evaluation.count == 3
 
 
 def test_model_size_follows_the_data_set():
