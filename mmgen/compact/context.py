@@ -133,13 +133,16 @@ def _most_frequent(pairs: Iterable[tuple[str, Hashable]]) -> dict[str, Any]:
 def _baseline_scores(
     dataset: CompactDataset, context: Context
 ) -> dict[str, dict[str, dict[str, float]]]:
-    judge, task = Judge(context), context["task"]
+    # Baselines write the joined form, whatever the form of the predictions.
+    judge, task = Judge(context | {"form": "joined"}), context["task"]
     scores = {}
     for split in context["splits"]:
         instances, unseen = dataset.split(split), dataset.unseen(split)
         rows = np.arange(len(instances))
         scores[split] = {
-            name: quality(judge(make_records(instances, unseen, task, rows, texts)), False)
+            name: quality(
+                judge.of_baseline(make_records(instances, unseen, task, rows, texts)), False
+            )
             for name, texts in baselines(dataset.split("train"), instances, task).items()
         }
     return scores

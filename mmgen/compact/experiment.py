@@ -128,7 +128,9 @@ def build(config: ConfigDict, dataset: CompactDataset) -> CompactExperiment:
     model = make_model(config, inputs, groups)
     task = make_task(config, model, splits["train"])
     optimizer = make_optimizer(**config.optimizer.to_dict())
-    num_steps = total_steps(config.total, len(splits["train"]), config.batch_size)
+    # An epoch's last batch is padded: whole epochs are whole numbers of batches.
+    padded = -(-len(splits["train"]) // config.batch_size) * config.batch_size
+    num_steps = total_steps(config.total, padded, config.batch_size)
     return CompactExperiment(
         config=config,
         dataset=dataset,

@@ -1,6 +1,6 @@
 """Which predictions are right, by text and by class."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +25,8 @@ class Judged:
       joined, plain: predictions and targets in both forms.
       found: verb and noun of every prediction; of the tasks verb and noun that atom alone.
       em: is the text the target?
-      verb, noun: is the class the target's? For an atom that was not asked for: True. Of the tasks
-        verb and noun, a target that is no label of train is wrong unless the text is the target's.
+      verb, noun: is the class the target's? For an atom that was not asked for: True. A classifier
+        is wrong where the target is no label of train, unless its text is the target's.
       is_utterance: were both asked for, as a text?
     """
 
@@ -72,7 +72,9 @@ class Judge:
 
     def __init__(self, context: Mapping[str, Any]):
         self._task = context["task"]
-        self._join = Joiner(context["phrases"])
+        # Joined texts stay as they are: joining more of their words would undo a right answer.
+        self._plain = context["form"] == "plain"
+        self._join = Joiner(context["phrases"]) if self._plain else str
         narrations = {text: Parsed(*found) for text, found in context["narrations"].items()}
         self._parse = Parser(context["verbs"], context["nouns"], narrations)
         self._train_labels = frozenset(context["labels"])
@@ -86,13 +88,25 @@ class Judge:
 
     def __call__(self, records: Sequence[Record]) -> Judged:
         """The verdicts on `records`."""
-        return self._judge(records, [record["prediction"] for record in records])
+        return self._judge(
+            records, [record["prediction"] for record in records], self._train_labels
+        )
 
     def gold(self, records: Sequence[Record]) -> Judged:
-        """The verdicts if every prediction were the target."""
-        return self._judge(records, [record["target"] for record in records])
+        """The verdicts if every prediction were the target, in the form of the predictions."""
+        texts = [record["target"] for record in records]
+        return self._judge(records, map(plain, texts) if self._plain else texts, self._train_labels)
 
-    def _judge(self, records: Sequence[Record], predictions: Iterable[str]) -> Judged:
+    def of_baseline(self, records: Sequence[Record]) -> Judged:
+        """The verdicts on `records` of a baseline, which does not choose among labels of train."""
+        return self._judge(records, [record["prediction"] for record in records], None)
+
+    def _judge(
+        self,
+        records: Sequence[Record],
+        predictions: Iterable[str],
+        labels: Collection[str] | None,
+    ) -> Judged:
         texts = [
             (text, record["target"]) for text, record in zip(predictions, records, strict=True)
         ]
@@ -104,8 +118,8 @@ class Judge:
             apart,
             found,
             np.array([ours == true for ours, true in apart], bool),
-            self._right("verb", found, records, apart),
-            self._right("noun", found, records, apart),
+            self._right("verb", found, records, apart, labels),
+            self._right("noun", found, records, apart, labels),
             self._task == "utterance",
         )
 
@@ -118,16 +132,21 @@ class Judge:
         return Parsed("", text, NO_CLASS, number)
 
     def _right(
-        self, atom: str, found: Sequence[Parsed], records: Sequence[Record], apart: Pairs
+        self,
+        atom: str,
+        found: Sequence[Parsed],
+        records: Sequence[Record],
+        apart: Pairs,
+        labels: Collection[str] | None,
     ) -> Bool[np.ndarray, " n"]:
         if self._task not in ("utterance", atom):
             return np.ones(len(records), bool)
         key = f"{atom}_class"
         pairs = zip(found, records, strict=True)
         right = np.array([getattr(ours, key) == record[key] for ours, record in pairs], bool)
-        if self._task == "utterance":
+        if self._task == "utterance" or labels is None:
             return right
         # A target that is no label of train is not had by another label of its class.
         exact = [ours == true for ours, true in apart]
-        known = [record["target"] in self._train_labels for record in records]
+        known = [record["target"] in labels for record in records]
         return right & (np.array(known, bool) | np.array(exact, bool))

@@ -17,6 +17,7 @@ SCORES = (
 
 SHARES = {
     "gold_ca": "CA of the targets themselves as predictions",
+    "gold_bleu1_joined": "BLEU joined of the targets themselves, written plainly",
     "unparsable": "Predictions without a verb or a noun, which CA counts wrong",
     "unseen_label": "Targets that are no label of train, hence wrong",
 }

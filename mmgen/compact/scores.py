@@ -14,6 +14,7 @@ Keys are `SPLIT/METRIC`; a metric that is undefined is absent, never zero. Score
   sacrebleu1_joined, sacrebleu1_plain   sacrebleu's
   unparsable              task utterance: predictions without a verb or a noun, wrong for CA
   gold_ca                 CA of the targets themselves as predictions: what parser or labels reach
+  gold_bleu1_joined       plain answers: bleu1_joined of the targets themselves, written plainly
   unseen_label            tasks verb and noun: targets that are no label of train, hence wrong in EM
                           and CA for whoever answers with labels
   nll, nll_token          nats of the target, per item and per predicted token
@@ -69,7 +70,10 @@ def score_records(
         unknown = [record["target"] not in context["labels"] for record in records]
         scores["unseen_label"] = float(np.mean(unknown))
     if final:
-        scores["gold_ca"] = float(np.mean(judge.gold(records).ca))
+        gold = judge.gold(records)
+        scores["gold_ca"] = float(np.mean(gold.ca))
+        if context["form"] == "plain":
+            scores["gold_bleu1_joined"] = quality(gold, False)["bleu1_joined"]
         scores |= _bertscore(judged.plain, context["bertscore"])
         scores |= _seen_and_unseen(records, judged)
         if context["task"] == "utterance":

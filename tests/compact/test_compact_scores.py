@@ -97,8 +97,25 @@ def test_utterances_by_hand(dataset, context):
 
 def test_the_form_of_the_predictions_decides_nothing_but_what_is_joined(dataset, context):
     joined = scored(dataset, context, ANSWERS)
-    plain = scored(dataset, context, ["cut knife", "put down cup", "wash cup"])
+    answers = ["cut knife", "put down cup", "wash cup"]
+    plain = scored(dataset, context | {"form": "plain"}, answers)
+    assert plain.pop("gold_bleu1_joined") == 1
     assert joined == plain
+    # A model that writes the joined form has put the parts of "put_down" apart: two wrong tokens.
+    assert scored(dataset, context, answers)["bleu1_joined"] < joined["bleu1_joined"]
+
+
+def test_targets_that_hold_the_parts_of_a_joined_word_are_right_as_they_are(dataset, context):
+    context["phrases"] = ["put_down", "slice_knife"]
+    records = records_of(dataset, ["slice knife"] * 3)
+    for record in records:
+        record["target"] = "slice knife"
+    for form, joined in (("joined", 1.0), ("plain", 0.0)):
+        scores = score_records(records, context | {"form": form}, "test")
+        assert scores["test/bleu1_joined"] == joined
+        assert scores["test/bleu1_plain"] == 1
+    # What that costs plain answers stands beside them.
+    assert scores["test/gold_bleu1_joined"] == 0
 
 
 def test_what_cannot_be_parsed_is_wrong_and_counted(dataset, context):
