@@ -99,12 +99,15 @@ class Checkpointer:
         control: dict[str, Any],
         facts: dict[str, Any],
         metrics: dict[str, float] | None = None,
+        *,
+        replace: bool = False,
     ) -> None:
         """Copy the state and write it in the background; the state may be donated afterwards.
 
         Args:
           control, facts: JSON objects that come back from `restore`.
           metrics: what `best` chooses by; None if this step was not evaluated.
+          replace: `step` is saved already, and that checkpoint is deleted first.
 
         Raises:
           NotFiniteError: a parameter is not finite.
@@ -122,6 +125,9 @@ class Checkpointer:
         )
         self._writing(lambda: self._check_space(state))
         rank = self._rank(metrics)
+        if replace:
+            self.wait()
+            self._manager.delete(step)
         saved = self._writing(lambda: self._manager.save(step, args=arguments, metrics=rank))
         # Orbax only returns False here, and writes nothing.
         if not saved:

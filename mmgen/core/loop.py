@@ -130,6 +130,7 @@ class _Run:
         self.metrics: dict[str, float] = {}
         self.evaluated: int | None = None
         self.saved: int | None = None
+        self.saved_evaluated = False
         self.stopped = False
         self.dispatches = 0
         self.unrated = 0
@@ -176,6 +177,7 @@ class _Run:
             announce(warning)
         saved = restored.control
         self.evaluated, self.metrics = saved["evaluated"], saved["metrics"]
+        self.saved_evaluated = self.evaluated == self.step
         self.window, self.best = Window(**saved["window"]), Best(**saved.get("best", {}))
         self.earlier_seconds = saved.get("seconds", 0.0)
         if self.control is not None and saved["control"] is not None:
@@ -229,7 +231,10 @@ class _Run:
         return due and self.evaluated != self.step
 
     def _is_save_due(self) -> bool:
-        if self.saved == self.step or (self.step == 0 and not self._is_last()):
+        if self.saved == self.step:
+            # A signal had it saved before its evaluation: as the best it has to say by what.
+            return self._is_best() and not self.saved_evaluated
+        if self.step == 0 and not self._is_last():
             return False
         return self._is_last() or self._is_best() or self.step % self.spec.save_every == 0
 
@@ -320,10 +325,17 @@ class _Run:
             )
             metrics = self.metrics if self._is_best() else None
             try:
-                self.checkpoints.save(self.step, self.state, control, self.facts, metrics)
+                self.checkpoints.save(
+                    self.step,
+                    self.state,
+                    control,
+                    self.facts,
+                    metrics,
+                    replace=self.saved == self.step,
+                )
             except NotFiniteError as error:
                 raise self._not_finite(self.step, str(error)) from None
-            self.saved = self.step
+            self.saved, self.saved_evaluated = self.step, self.evaluated == self.step
 
     def _interrupt(self) -> None:
         if self.saved != self.step:

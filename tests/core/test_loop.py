@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import signal
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -296,6 +298,26 @@ def test_the_best_is_known_after_a_restart(tmp_path):
     step = checkpoints.best_step
     checkpoints.close()
     assert step == 7
+
+
+def test_the_best_is_kept_though_a_signal_broke_its_evaluation(tmp_path):
+    values = {7: 1.0, 14: 2.0, 20: 3.0}
+    signals = iter([True])
+
+    def evaluate(params, step, final):
+        if next(signals, False):
+            os.kill(os.getpid(), signal.SIGTERM)
+            threading.Event().wait(30)
+        return {"error": values[step]}
+
+    settings = {"evaluate": evaluate, "best": ("error", "min"), "keep": 1, "save_every": 100}
+    assert toy.toy_train(tmp_path, **settings).stopped
+    assert steps_saved(tmp_path) == [7]
+    toy.toy_train(tmp_path, **settings)
+    assert steps_saved(tmp_path) == [7, 20]
+    checkpoints = Checkpointer(tmp_path / "checkpoints", best=("error", "min"))
+    assert checkpoints.best_step == 7
+    checkpoints.close()
 
 
 def test_a_best_metric_that_nobody_gives_is_named(tmp_path):
