@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from mmgen.algorithms.base import Algorithm
 from mmgen.core.mesh import Mesh, local_rows
 from mmgen.core.optim import make_optimizer
-from mmgen.core.resident import Data, Resident, make_schedule
+from mmgen.core.resident import Data, Resident, make_schedule, put_data
 from mmgen.core.state import TrainState
 from mmgen.data.buckets import Bucket
 from mmgen.data.columns import Dataset, Split
@@ -32,7 +32,7 @@ from mmgen.data.run_data import (
 )
 from mmgen.data.schema import IGNORE_ID
 from mmgen.data.streams import TIME_BINS, task_time_information
-from mmgen.data.tables import build_tables, gather_batch
+from mmgen.data.tables import OF_ALL_SPLITS, Tables, build_tables, gather_batch
 from mmgen.errors import UserError
 from mmgen.evaluation.own_metrics import own_metrics
 from mmgen.evaluation.schedule import evaluation_steps
@@ -152,15 +152,28 @@ class Experiment(NamedTuple):
             local_rows=np.arange if mesh is None else partial(local_rows, mesh=mesh),
         )
 
-    def resident(self, feeds: FeedSource) -> Resident:
-        """The same data and schedule as of `feeds`, its own, to lie in device memory."""
-        dataset = self.dataset
+    def tables(self, name: str, mesh: Mesh, other: Tables | None = None) -> Tables:
+        """A split in the memory of every device.
+
+        Args:
+          other: another split's, with which this one shares the features.
+
+        Raises:
+          UserError: it is larger than the memory of a device.
+        """
         tables = build_tables(
-            self.split("train"),
-            dataset.features,
-            feature_dim=feature_dim(dataset),
+            self.split(name),
+            self.dataset.features,
+            feature_dim=feature_dim(self.dataset),
             text_only=self.config.text_only,
         )
+        if other is not None:
+            tables = tables._replace(**{field: getattr(other, field) for field in OF_ALL_SPLITS})
+        return put_data(tables, mesh)
+
+    def resident(self, feeds: FeedSource, tables: Tables) -> Resident:
+        """The same data and schedule as of `feeds`, its own, from the tables of the train split."""
+        dataset = self.dataset
         schedule = make_schedule(
             feeds.stream_rows, feeds.bucket_index, self.plan, self.algorithm.draws
         )

@@ -1,8 +1,8 @@
 """One run from config to report: prepare, train, evaluate, write what a reader needs."""
 
+import functools
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +21,7 @@ from mmgen.core.writers import make_writer
 from mmgen.data.columns import Dataset
 from mmgen.data.locate import locate
 from mmgen.data.run_data import feature_dim, max_span, seen_split, shifting_stream, split_buckets
+from mmgen.data.tables import Tables
 from mmgen.errors import UserError
 from mmgen.evaluation.context import Context, make_context, write_context
 from mmgen.evaluation.predictions import Record, RecordWriter, as_table, read_records, record_path
@@ -56,7 +57,7 @@ def run(config: ConfigDict, workdir: str = "", command: str = "") -> int:
     with folder.lock():
         if config.init_from and not folder.file(CONFIG).exists():
             check_parent(experiment)
-        training = partial(_train, experiment, folder, command)
+        training = functools.partial(_train, experiment, folder, command)
         return run_once(folder, config, info, training, run_report)
 
 
@@ -75,7 +76,7 @@ def _train(experiment: Experiment, folder: Workdir, command: str) -> bool:
         capacity=config.memory.capacity,
         enabled=config.logging.progress,
     )
-    spec = run_spec(experiment, folder, mesh, context)
+    spec = run_spec(experiment, folder, mesh, context, train_tables(experiment, mesh))
     outcome = train(spec, folder, mesh, writer, progress)
     writer.close()
     if outcome.stopped:
@@ -127,8 +128,21 @@ def load_run(workdir: str | epath.Path) -> LoadedRun:
     return LoadedRun(experiment, mesh, restored.state.params, restored.step, evaluate)
 
 
-def run_spec(experiment: Experiment, folder: Workdir, mesh: Mesh, context: Context) -> RunSpec:
-    """What the loop needs to know of an experiment."""
+def train_tables(experiment: Experiment, mesh: Mesh) -> Tables | None:
+    """The train split in device memory; None for residency "host"."""
+    if experiment.config.residency != "device":
+        return None
+    return experiment.tables("train", mesh)
+
+
+def run_spec(
+    experiment: Experiment,
+    folder: Workdir,
+    mesh: Mesh,
+    context: Context,
+    tables: Tables | None,
+) -> RunSpec:
+    """What the loop needs to know of an experiment; `tables` are its `train_tables`."""
     config = experiment.config
     steps = experiment.num_steps
     feeds = experiment.feeds(mesh)
@@ -140,16 +154,16 @@ def run_spec(experiment: Experiment, folder: Workdir, mesh: Mesh, context: Conte
         feeds=feeds,
         feed_rows=(config.batch_size, *experiment.algorithm.draws),
         eval_steps=experiment.eval_steps,
-        evaluate=make_evaluator(experiment, folder, mesh, context),
+        evaluate=make_evaluator(experiment, folder, mesh, context, tables),
         save_every=config.checkpoint.every or max(1, steps // 10),
         log_every=config.logging.every or max(1, steps // 50),
         examples_per_step=config.batch_size,
         memory_at=experiment.memory_at if experiment.plan is not None else None,
         keep=config.checkpoint.keep,
         begin=begin_from_parent(experiment, folder) if config.init_from else None,
-        resident=experiment.resident(feeds) if config.residency == "device" else None,
+        resident=None if tables is None else experiment.resident(feeds, tables),
         draw=experiment.draw,
-        is_missing=partial(is_missing, experiment, folder),
+        is_missing=functools.partial(is_missing, experiment, folder),
         facts=run_facts(config),
     )
 
@@ -200,8 +214,13 @@ def predict_split(
     mesh: Mesh,
     split: str,
     rows: np.ndarray | None = None,
+    tables: Tables | None = None,
 ) -> Iterator[list[Record]]:
-    """Prediction records of a split, batch by batch, in the order of evaluation."""
+    """Prediction records of a split, batch by batch, in the order of evaluation.
+
+    Args:
+      tables: of the split, in device memory; None assembles its batches on the host.
+    """
     data = seen_split(config, dataset, split)
     return evaluate_split(
         task.predict,
@@ -216,6 +235,7 @@ def predict_split(
         max_span=max_span(dataset),
         feature_dim=feature_dim(dataset),
         text_only=config.text_only,
+        tables=tables,
     )
 
 
@@ -227,9 +247,17 @@ def _record_paths(experiment: Experiment, folder: Workdir, step: int, final: boo
 
 
 def make_evaluator(
-    experiment: Experiment, folder: Workdir, mesh: Mesh, context: Context
+    experiment: Experiment,
+    folder: Workdir,
+    mesh: Mesh,
+    context: Context,
+    tables: Tables | None = None,
 ) -> Callable[[Any, int, bool], dict[str, float]]:
-    """`(params, step, final) -> metrics`, which also writes the records."""
+    """`(params, step, final) -> metrics`, which also writes the records.
+
+    Args:
+      tables: see `train_tables`; the evaluated splits then lie in device memory, too.
+    """
     config, dataset = experiment.config, experiment.dataset
     main = evaluated_splits(experiment)[0]
     subset = stratified_subset(
@@ -239,6 +267,10 @@ def make_evaluator(
         config.evaluation.min_task_items,
     )
 
+    @functools.cache
+    def tables_of(split: str) -> Tables | None:
+        return None if tables is None else experiment.tables(split, mesh, tables)
+
     def evaluate(params: Any, step: int, final: bool) -> dict[str, float]:
         metrics: dict[str, float] = {}
         for path in _record_paths(experiment, folder, step, final):
@@ -247,7 +279,14 @@ def make_evaluator(
             with RecordWriter(path, write=jax.process_index() == 0) as records:
                 rows = None if final else subset
                 for batch in predict_split(
-                    config, dataset, experiment.task, params, mesh, split, rows
+                    config,
+                    dataset,
+                    experiment.task,
+                    params,
+                    mesh,
+                    split,
+                    rows,
+                    tables_of(split),
                 ):
                     records.add(batch)
             if jax.process_index() == 0:

@@ -27,6 +27,7 @@ from mmgen.core.seeds import seed_mark
 from mmgen.core.state import TrainState
 from mmgen.core.workdir import Workdir
 from mmgen.core.writers import make_writer
+from mmgen.data.tables import Tables
 from mmgen.errors import UserError
 from mmgen.evaluation.context import Context, write_context
 from mmgen.evaluation.scores import score_run
@@ -35,7 +36,15 @@ from mmgen.lifecycle import claim_seeds, seed_configs
 from mmgen.memory.plan import join_plans
 from mmgen.report.run_table import run_report
 from mmgen.report.seeds import SEEDS_TABLE, write_seeds
-from mmgen.run import is_missing, make_evaluator, run_context, run_facts, run_spec, summary
+from mmgen.run import (
+    is_missing,
+    make_evaluator,
+    run_context,
+    run_facts,
+    run_spec,
+    summary,
+    train_tables,
+)
 from mmgen.settings.identity import default_workdir, identity, operational
 from mmgen.settings.resolve import resolve
 
@@ -119,8 +128,9 @@ def _train(
     config = first.config
     mesh = make_mesh(**config.mesh.to_dict())
     context = run_context(first)
+    tables = train_tables(first, mesh)
     singles = [
-        Single(experiment, own, make_evaluator(experiment, own, mesh, context))
+        Single(experiment, own, make_evaluator(experiment, own, mesh, context, tables))
         for experiment, own in zip(experiments, folders, strict=True)
     ]
     if jax.process_index() == 0:
@@ -134,7 +144,7 @@ def _train(
         enabled=config.logging.progress,
     )
     take = _taker(first, mesh)
-    spec = _joint_spec(singles, mesh, context, take)
+    spec = _joint_spec(singles, mesh, context, tables, take)
     result = train(spec, folder, mesh, writer, progress)
     writer.close()
     if result.stopped:
@@ -151,6 +161,7 @@ def _joint_spec(
     singles: Sequence[Single],
     mesh: Mesh,
     context: Context,
+    tables: Tables | None,
     take: Callable[[PyTree, int], PyTree],
 ) -> RunSpec:
     """The spec of all seeds together."""
@@ -161,7 +172,7 @@ def _joint_spec(
         plan=join_plans(plans) if plans else None,
         algorithm=first.algorithm._replace(draws=draws),
     )
-    spec = run_spec(joint, singles[0].folder, mesh, context)
+    spec = run_spec(joint, singles[0].folder, mesh, context, tables)
 
     def evaluate(params: PyTree, step: int, final: bool) -> dict[str, float]:
         return {

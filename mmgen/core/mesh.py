@@ -212,13 +212,14 @@ def _put_batch(batch: dict[str, Any], size: int, mesh: Mesh) -> dict[str, Any]:
 
 def _put_whole(tree: PyTree, mesh: Mesh) -> PyTree:
     """Replicated, all but what lies on the mesh already, which stays split as it is."""
-    if all(_is_on(leaf, mesh) for leaf in jax.tree.leaves(tree)):
+    if all(is_on(leaf, mesh) for leaf in jax.tree.leaves(tree)):
         return tree
     if jax.process_count() == 1:
         return jax.device_put(tree, replicated(mesh))
     return jax.tree.map(lambda leaf: put_replicated(leaf, mesh), tree)
 
 
-def _is_on(leaf: Any, mesh: Mesh) -> bool:
+def is_on(leaf: Any, mesh: Mesh) -> bool:
+    """Does an array lie on the devices of the mesh?"""
     sharding = getattr(leaf, "sharding", None)
     return isinstance(sharding, NamedSharding) and sharding.mesh == mesh

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int
 
 from mmgen.algorithms.base import Feed
 from mmgen.core.compiled_step import StepFn, Trace, keyed_step, stack_scalars
-from mmgen.core.mesh import batch_sharding, batch_shards, put_replicated, replicated
+from mmgen.core.mesh import batch_sharding, batch_shards, is_on, put_replicated, replicated
 from mmgen.core.state import TrainState
 from mmgen.data.schema import IGNORE_ID, Batch
 from mmgen.errors import UserError
@@ -114,20 +114,22 @@ def make_schedule(
     return Schedule(rows, tuple(replay), plan.insert_slot, tuple(slots), bucket)
 
 
-def put_data(data: Data, mesh: Mesh) -> Data:
-    """The data on every device of the mesh.
+def put_data(data: PyTree, mesh: Mesh) -> PyTree:
+    """The arrays on every device of the mesh; what lies there already is taken as it is.
 
     Raises:
-      UserError: it is larger than the memory of a device.
+      UserError: they are larger than the memory of a device.
     """
     _check_room(data, mesh)
     if jax.process_count() == 1:
         return jax.device_put(data, replicated(mesh))
-    return jax.tree.map(lambda leaf: put_replicated(leaf, mesh), data)
+    return jax.tree.map(
+        lambda leaf: leaf if is_on(leaf, mesh) else put_replicated(leaf, mesh), data
+    )
 
 
-def _check_room(data: Data, mesh: Mesh) -> None:
-    needed = sum(leaf.nbytes for leaf in jax.tree.leaves(data))
+def _check_room(data: PyTree, mesh: Mesh) -> None:
+    needed = sum(leaf.nbytes for leaf in jax.tree.leaves(data) if not is_on(leaf, mesh))
     for device in mesh.local_devices:
         room = (device.memory_stats() or {}).get("bytes_limit", needed)
         if needed > room:

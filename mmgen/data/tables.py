@@ -20,6 +20,9 @@ from mmgen.errors import UserError
 
 INT32_END = 2**31
 
+OF_ALL_SPLITS = ("offsets", "features", "boxes", "whole_image")
+"""Tables of the images, which are the same for every split of a data set."""
+
 
 class Tables(NamedTuple):
     """Arrays of one split, numpy on the host or jax on the device.

@@ -14,6 +14,7 @@ from mmgen.data.assemble import assemble, check_inputs, object_counts, text_leng
 from mmgen.data.buckets import Bucket, bucket_of
 from mmgen.data.columns import Split
 from mmgen.data.schema import IGNORE_ID
+from mmgen.data.tables import Tables, gather_batch
 from mmgen.evaluation.predictions import Record, make_records
 
 PyTree = Any
@@ -65,6 +66,7 @@ def evaluate_split(
     max_span: int,
     feature_dim: int,
     text_only: str = "",
+    tables: Tables | None = None,
 ) -> Iterator[list[Record]]:
     """Records of `rows`, batch by batch, in the order of evaluation (not of `rows`).
 
@@ -78,6 +80,7 @@ def evaluate_split(
       batch_size: rows of a global batch; raised to a multiple of the devices that share it.
       buckets: padded shapes, from smallest to largest; the last holds every row.
       max_span, feature_dim, text_only: as in `mmgen.data.assemble.assemble`.
+      tables: the split in device memory, from which batches are then gathered there.
 
     Raises:
       UserError: what `check_inputs` finds in the split, or a loss that is not finite.
@@ -91,16 +94,22 @@ def evaluate_split(
     shards = batch_shards(mesh)
     batch_size = -(-batch_size // shards) * shards
     mine = local_rows(batch_size, mesh)
-    compiled = _compiled(predict)
+    if tables is None:
+        compiled = _compiled(predict)
+    else:
+        compiled = functools.partial(_gathering(predict, vocabulary, max_span), tables)
     # What is beyond the largest bucket is cut, see `assemble`.
     lengths = np.minimum(text_lengths(split), buckets[-1].text)[rows]
     counts = np.minimum(object_counts(split, store, text_only), buckets[-1].objects)[rows]
     pending = None
     for batch in plan_batches(rows, lengths, counts, buckets, batch_size):
-        local = assemble(split, store, vocabulary, batch.rows[mine], batch.bucket, **inputs)
+        if tables is None:
+            local = assemble(split, store, vocabulary, batch.rows[mine], batch.bucket, **inputs)
+        else:
+            local = {"ids": batch.rows[mine]}
         # The device works on this batch while the host turns the previous one into records.
         feed = put_feed(Feed(stream=local), mesh, rows=(batch_size,))
-        output = compiled(params, feed.stream)
+        output = compiled(params, feed.stream, bucket=batch.bucket)
         if pending is not None:
             yield _records(split, pending)
         pending = output
@@ -122,15 +131,30 @@ def to_host(tree: PyTree) -> PyTree:
 def _compiled(predict: Callable[..., dict[str, jax.Array]]) -> Callable[..., dict[str, jax.Array]]:
     """`predict` under jit, with the row numbers beside its results."""
 
-    def run(params: PyTree, batch: dict[str, Any]) -> dict[str, jax.Array]:
-        output = predict(params, batch)
-        return {
-            "ids": batch["ids"],
-            "nll": output["nll"],
-            "prediction": output["prediction"],
-        }
+    def run(params: PyTree, batch: dict[str, Any], bucket: Bucket) -> dict[str, jax.Array]:
+        del bucket
+        return _results(predict(params, batch), batch)
 
-    return jax.jit(run)
+    return jax.jit(run, static_argnames="bucket")
+
+
+@functools.lru_cache(maxsize=8)
+def _gathering(
+    predict: Callable[..., dict[str, jax.Array]], vocabulary: Any, max_span: int
+) -> Callable[..., dict[str, jax.Array]]:
+    """The same for a batch that holds its row numbers alone; the rest is gathered from tables."""
+
+    def run(
+        tables: Tables, params: PyTree, batch: dict[str, Any], bucket: Bucket
+    ) -> dict[str, jax.Array]:
+        whole = gather_batch(tables, batch["ids"], bucket, vocabulary=vocabulary, max_span=max_span)
+        return _results(predict(params, whole), batch)
+
+    return jax.jit(run, static_argnames="bucket")
+
+
+def _results(output: dict[str, jax.Array], batch: dict[str, Any]) -> dict[str, jax.Array]:
+    return {"ids": batch["ids"], "nll": output["nll"], "prediction": output["prediction"]}
 
 
 def _records(split: Split, output: dict[str, jax.Array]) -> list[Record]:

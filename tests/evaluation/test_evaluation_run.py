@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from mmgen.core.mesh import make_mesh
+from mmgen.core.resident import put_data
 from mmgen.data.buckets import Bucket
 from mmgen.data.schema import IGNORE_ID
+from mmgen.data.tables import build_tables
 from mmgen.errors import UserError
 from mmgen.evaluation.run import evaluate_split, plan_batches
 
@@ -28,7 +30,7 @@ def make_predict():
     return predict, traces
 
 
-def evaluate(dataset, predict, rows, batch_size=4, buckets=BUCKETS):
+def evaluate(dataset, predict, rows, batch_size=4, buckets=BUCKETS, tables=None):
     batches = evaluate_split(
         predict,
         PARAMS,
@@ -42,6 +44,7 @@ def evaluate(dataset, predict, rows, batch_size=4, buckets=BUCKETS):
         max_span=4,
         feature_dim=8,
         text_only="drop",
+        tables=tables,
     )
     return sorted((record for batch in batches for record in batch), key=lambda r: r["id"])
 
@@ -68,6 +71,19 @@ def test_one_program_per_bucket_and_none_at_the_next_evaluation(dataset):
     for _ in range(3):
         evaluate(dataset, predict, np.arange(6), batch_size=2)
     assert sorted(traces) == [(2, 6), (2, 16)]
+
+
+@pytest.mark.parametrize("batch_size", [3, 64])
+def test_batches_gathered_on_the_device_give_the_same(dataset, batch_size):
+    tables = build_tables(dataset.split("test"), None, feature_dim=8, text_only="drop")
+    tables = put_data(tables, make_mesh(data=1))
+    predict, traces = make_predict()
+    expected = evaluate(dataset, predict, np.arange(6), batch_size)
+    for _ in range(2):
+        found = evaluate(dataset, predict, np.arange(6), batch_size, tables=tables)
+        assert found == expected
+    # The programs are others, but as many.
+    assert len(traces) == 2 * len(set(traces))
 
 
 def test_results_are_fetched_under_the_loops_transfer_guard(dataset):
