@@ -16,26 +16,30 @@ LAUNCH = ROOT / "launch"
 
 # Says what it was started with; finishes the run, or waits to be told to stop.
 PYTHON = """#!/usr/bin/env bash
+if [[ $1 == -c && $2 == *gpu* ]]; then exit "${NO_GPU:-0}"; fi
 if [[ $1 == -c ]]; then exec REAL "$@"; fi
-echo "$* | ${MMGEN_COORDINATOR:-alone} ${MMGEN_PROCESS_ID:-} ${SLURM_PROCID:-}" >>"$LOG"
-trap 'exit 0' TERM
+echo "$* | ${MMGEN_COORDINATOR:-alone} ${MMGEN_PROCESS_ID:-} ${SLURM_PROCID:-}" | tee -a "$LOG"
+trap 'echo saved >>"$LOG"; exit "${ON_TERM:-0}"' TERM
 for argument in "$@"; do
     case $argument in
     --workdir=*) workdir=${argument#--workdir=} ;;
     fail) exit 7 ;;
+    wrong) exit 2 ;;
     finish) finish=yes ;;
     wait) for ((i = 0; i < 300; i++)); do sleep 0.1; done ;;
     esac
 done
 if [[ ${finish:-} ]]; then mkdir -p "$workdir" && touch "$workdir/DONE"; fi
 """
+# The real one, too, answers TERM by killing its tasks.
 SRUN = """#!/usr/bin/env bash
 while [[ $1 == --* ]]; do echo "srun $1" >>"$LOG"; shift; done
 status=0 running=()
-trap 'kill -s TERM "${running[@]}"' TERM
+trap 'echo "srun: forcing job termination" >&2; kill -s KILL "${running[@]}"' TERM
 for ((i = 0; i < SLURM_NTASKS; i++)); do
     SLURM_PROCID=$i SLURM_LOCALID=$i SLURM_STEP_NODELIST=localhost "$@" &
     running+=($!)
+    echo "$!" >>"$LOG.tasks"
 done
 for pid in "${running[@]}"; do
     # A signal ends the waiting, not the task.
@@ -46,26 +50,38 @@ exit $status
 SCONTROL = """#!/usr/bin/env bash
 echo "scontrol $*" >>"$LOG"
 """
+# Signals the tasks of all steps, as the real one does without --batch or --full.
+SCANCEL = """#!/usr/bin/env bash
+echo "scancel $*" >>"$LOG"
+[[ $* == "--signal=TERM $SLURM_JOB_ID" && -e $LOG.tasks ]] && kill -s TERM $(<"$LOG.tasks")
+"""
 # `ssh` runs the command in two homes; `scp` copies into both; `storage ls` looks at the disk.
 GCLOUD = """#!/usr/bin/env bash
 echo "gcloud ${*:1:4}" >>"$LOG"
 if [[ $1 == storage ]]; then exec ls "$3"; fi
+if [[ $4 == ssh && ${NO_TPU:-} ]]; then exit "$NO_TPU"; fi
+status=0 workers=()
 for worker in 0 1; do
     home=$HOME/worker$worker
     mkdir -p "$home"
     case $4 in
     scp) cp "$5" "$home/${6#*:}" ;;
     ssh) for argument in "$@"; do
-            [[ $argument == --command=* ]] && (cd "$home" && bash -c "${argument#--command=}")
-        done ;;
+            [[ $argument == --command=* ]] && (cd "$home" && bash -c "${argument#--command=}") &
+        done
+        workers+=($!) ;;
     esac
 done
+for pid in "${workers[@]}"; do wait "$pid" || status=$?; done
+exit $status
 """
 # The real set-up would install packages.
 BASH = """#!/bin/bash
 if [[ $1 != launch/setup.sh ]]; then exec /bin/bash "$@"; fi
+echo "setup $2 ${PYTHON:-}" >>"$LOG"
+${IN_SETUP:-true}
 mkdir -p .venv/bin
-cp "$MMGEN_PYTHON" .venv/bin/python
+cp "$STAND_IN" .venv/bin/python
 """
 
 
@@ -75,15 +91,18 @@ class Cluster:
     def __init__(self, root: pathlib.Path):
         self.root, self._log = root, root / "log"
         self.workdir = root / "run"
-        tools = {"srun": SRUN, "scontrol": SCONTROL, "gcloud": GCLOUD}
+        tools = {"srun": SRUN, "scontrol": SCONTROL, "scancel": SCANCEL, "gcloud": GCLOUD}
         tools["python"] = PYTHON.replace("REAL", sys.executable)
         for name, text in tools.items():
-            self.tool(name).write_text(text)
-            self.tool(name).chmod(0o755)
+            self.make(name, text)
 
     def tool(self, name: str) -> pathlib.Path:
         (self.root / "bin").mkdir(exist_ok=True)
         return self.root / "bin" / name
+
+    def make(self, name: str, text: str) -> None:
+        self.tool(name).write_text(text)
+        self.tool(name).chmod(0o755)
 
     def start(self, script: str, *arguments: str, **variables: str) -> subprocess.Popen:
         environment = {
@@ -92,6 +111,8 @@ class Cluster:
             "LOG": str(self._log),
             "HOME": str(self.root),
             "MMGEN_PYTHON": str(self.tool("python")),
+            "STAND_IN": str(self.tool("python")),
+            "JAX_PLATFORMS": "",
             "SLURM_SUBMIT_DIR": str(ROOT),
             "SLURM_JOB_ID": "4711",
             **variables,
@@ -111,9 +132,13 @@ class Cluster:
     def log(self) -> list[str]:
         return self._log.read_text().splitlines() if self._log.exists() else []
 
-    def wait_for(self, count: int) -> None:
+    def tasks(self) -> list[int]:
+        """Numbers of the processes that srun has started."""
+        return [int(line) for line in (self.root / "log.tasks").read_text().split()]
+
+    def wait_for(self, count: int, word: str = "mmgen.main") -> None:
         limit = time.monotonic() + 30
-        while sum("mmgen.main" in line for line in self.log()) < count:
+        while sum(word in line for line in self.log()) < count:
             assert time.monotonic() < limit, self.log()
             time.sleep(0.05)
 
@@ -171,16 +196,71 @@ def test_slurm_does_not_repeat_a_failure(cluster):
     assert "requeue" not in cluster.log()[-1]
 
 
-def test_slurm_lets_a_cancelled_run_save_and_ends(cluster):
+@pytest.mark.parametrize("status", ["0", "5"])
+def test_slurm_lets_a_stopped_run_save_and_ends_with_its_status(cluster, status):
+    process = cluster.start(
+        "slurm.sh", "wait", f"--workdir={cluster.workdir}", SLURM_NTASKS="2", ON_TERM=status
+    )
+    cluster.wait_for(2)
+    # As `scancel --batch` does it: the script alone.
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == int(status)
+    assert cluster.log()[-3:] == ["scancel --signal=TERM 4711", "saved", "saved"]
+
+
+def test_slurm_puts_a_run_back_whose_processes_were_told_alone(cluster):
+    process = cluster.start("slurm.sh", "wait", f"--workdir={cluster.workdir}", SLURM_NTASKS="2")
+    cluster.wait_for(2)
+    # As at the end of the job's time (--signal without B:), and as with a preemption's grace time.
+    for pid in cluster.tasks():
+        os.kill(pid, signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert cluster.log()[-3:] == ["saved", "saved", "scontrol requeue 4711"]
+
+
+def test_slurm_says_how_not_to_stop_a_run(cluster):
     process = cluster.start("slurm.sh", "wait", f"--workdir={cluster.workdir}", SLURM_NTASKS="2")
     cluster.wait_for(2)
     # As `scancel --full` does it: the script and what it has started.
     children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    for pid in (process.pid, *map(int, children)):
+    for pid in (*map(int, children), process.pid):
         os.kill(pid, signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=20)
+    assert process.returncode == 128 + signal.SIGKILL
+    assert not {"saved", "scontrol requeue 4711"} & set(cluster.log())
+    assert "# Stop:   scancel --batch --signal=TERM JOB" in (LAUNCH / "slurm.sh").read_text()
+
+
+def test_slurm_stopped_while_it_sets_up_starts_nothing(cluster):
+    cluster.make("bash", BASH)
+    workdir = f"--workdir={cluster.workdir}"
+    variables = {"MMGEN_PYTHON": "", "SLURM_SUBMIT_DIR": str(cluster.root), "IN_SETUP": "sleep 1"}
+    process = cluster.start("slurm.sh", workdir, SLURM_NTASKS="1", **variables)
+    cluster.wait_for(1, "setup")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
     assert process.returncode == 0
-    assert "requeue" not in cluster.log()[-1]
+    assert cluster.log() == ["setup base ", "scancel --signal=TERM 4711"]
+
+
+def test_slurm_sets_up_a_jax_for_gpus_where_there_are_some(cluster):
+    cluster.make("bash", BASH)
+    variables = {"MMGEN_PYTHON": "", "SLURM_SUBMIT_DIR": str(cluster.root), "SLURM_NTASKS": "1"}
+    arguments = ("slurm.sh", "finish", f"--workdir={cluster.workdir}")
+    assert cluster.run(*arguments, SLURM_GPUS_ON_NODE="2", **variables)[0] == 0
+    assert cluster.run(*arguments, **variables)[0] == 0
+    assert [line for line in cluster.log() if "setup" in line] == ["setup cuda ", "setup base "]
+
+
+def test_slurm_refuses_gpus_that_jax_does_not_see(cluster):
+    variables = {"SLURM_NTASKS": "1", "SLURM_GPUS_ON_NODE": "1", "NO_GPU": "1"}
+    arguments = ("slurm.sh", "finish", f"--workdir={cluster.workdir}")
+    status, errors = cluster.run(*arguments, **variables)
+    assert (status, cluster.log()) == (2, [])
+    assert errors.count("\n") == 1 and "sees none" in errors and "'.[cuda]'" in errors
+    assert cluster.run(*arguments, **variables, JAX_PLATFORMS="cpu")[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -317,7 +397,13 @@ def test_the_jobset_numbers_its_pods_and_names_the_first():
 
 @pytest.mark.parametrize(
     ("index", "word", "status"),
-    [("0", "finish", 0), ("0", "stop", 75), ("1", "stop", 0), ("0", "fail", 7), ("1", "fail", 7)],
+    [
+        ("0", "finish", 0),
+        ("0", "stop", 75),
+        ("1", "stop", 0),
+        ("0", "fail", 7),
+        ("1", "fail", 7),
+    ],
 )
 def test_a_pod_succeeds_only_with_a_finished_run(cluster, index, word, status):
     ended, _ = cluster.run("pod.sh", word, WORKDIR=str(cluster.workdir), JOB_COMPLETION_INDEX=index)
