@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -339,34 +340,95 @@ def test_an_environment_that_makes_no_sense_is_explained(variables, words):
 
 
 def test_tpu_setup_copies_the_commit_to_every_host(cluster):
-    bash = cluster.tool("bash")
-    bash.write_text(BASH)
-    bash.chmod(0o755)
-    status, errors = cluster.run("tpu_pod.sh", "setup", "pod", "zone")
+    cluster.make("bash", BASH)
+    status, errors = cluster.run("tpu_pod.sh", "setup", "pod", "zone", PYTHON="the python")
     assert status == 0, errors
     for worker in ("worker0", "worker1"):
         home = cluster.root / worker
         assert (home / "mmgen" / "mmgen" / "main.py").exists() and (home / "mmgen.tar").exists()
-    installs = [line for line in cluster.log() if "pip install" in line]
-    assert len(installs) == 2 and all("jax[tpu]==" in line for line in installs)
+    # With jax for TPUs and what opens buckets, by the interpreter that was named.
+    assert [line for line in cluster.log() if "setup" in line] == ["setup tpu the python"] * 2
 
 
-def test_tpu_trains_stops_and_says_whether_it_is_finished(cluster):
+@pytest.fixture
+def tpu(cluster):
+    """A cluster whose two TPU hosts are set up."""
     for worker in ("worker0", "worker1"):
-        python = cluster.root / worker / "mmgen" / ".venv" / "bin" / "python"
-        python.parent.mkdir(parents=True)
-        python.symlink_to(cluster.tool("python"))
-    workdir = f"--workdir={cluster.workdir}"
-    status, errors = cluster.run("tpu_pod.sh", "train", "pod", "zone", "a b", workdir)
+        checkout = cluster.root / worker / "mmgen"
+        (checkout / ".venv" / "bin").mkdir(parents=True)
+        (checkout / ".venv" / "bin" / "python").symlink_to(cluster.tool("python"))
+        (checkout / "launch").mkdir()
+        shutil.copy(LAUNCH / "tpu_host.sh", checkout / "launch")
+    return cluster
+
+
+def test_tpu_trains_and_says_whether_it_is_finished(tpu):
+    workdir = f"--workdir={tpu.workdir}"
+    status, errors = tpu.run("tpu_pod.sh", "train", "pod", "zone", "a b", workdir)
     assert status == 75, errors
-    started = [line for line in cluster.log() if "mmgen.main" in line]
+    started = [line for line in tpu.log() if "mmgen.main" in line]
     assert len(started) == 2 and all(f"a b {workdir} | auto" in line for line in started)
-    assert cluster.run("tpu_pod.sh", "train", "pod", "zone", "finish", workdir)[0] == 0
-    sleeper = subprocess.Popen(["sleep", "30"])
-    for worker in ("worker0", "worker1"):
-        (cluster.root / worker / "mmgen" / "main.pid").write_text(f"{sleeper.pid}\n")
-    cluster.run("tpu_pod.sh", "stop", "pod", "zone")
-    assert sleeper.wait(timeout=10) == -signal.SIGTERM
+    assert tpu.run("tpu_pod.sh", "train", "pod", "zone", "finish", workdir)[0] == 0
+
+
+@pytest.mark.parametrize("failure", ["255", "1"])
+def test_a_tpu_that_is_taken_away_is_a_run_to_be_resumed(tpu, failure):
+    arguments = ("tpu_pod.sh", "train", "pod", "zone", f"--workdir={tpu.workdir}")
+    assert tpu.run(*arguments, NO_TPU=failure)[0] == 75
+    tpu.workdir.mkdir()
+    (tpu.workdir / "DONE").touch()
+    assert tpu.run(*arguments, NO_TPU=failure)[0] == 0
+
+
+@pytest.mark.parametrize(("word", "status"), [("fail", 75), ("wrong", 2)])
+def test_a_tpu_run_is_not_repeated_after_a_users_error(tpu, word, status):
+    arguments = ("tpu_pod.sh", "train", "pod", "zone", word, f"--workdir={tpu.workdir}")
+    assert tpu.run(*arguments)[0] == status
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_tpu_run_is_saved_when_training_is_interrupted(tpu, number):
+    arguments = ("tpu_pod.sh", "train", "pod", "zone", "wait", f"--workdir={tpu.workdir}")
+    process = tpu.start(*arguments)
+    tpu.wait_for(2)
+    process.send_signal(number)
+    process.communicate(timeout=20)
+    assert process.returncode == 75
+    assert tpu.log().count("saved") == 2
+
+
+def test_a_tpu_run_outlives_the_link_and_is_shown_again(tpu):
+    host = tpu.root / "worker0" / "mmgen" / "launch" / "tpu_host.sh"
+    environment = os.environ | {"LOG": str(tpu.root / "log")}
+
+    def ask(*words: str) -> subprocess.Popen:
+        return subprocess.Popen(
+            ["bash", str(host), *words],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    first = ask("train", "wait", "a b")
+    assert "mmgen.main wait a b | auto" in first.stdout.readline()
+    # What sshd does to its session when the link is gone.
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate()
+    other = ask("train", "wait", "c")
+    _, errors = other.communicate(timeout=20)
+    assert other.returncode == 2 and "another run goes on (wait a\\ b )" in errors
+    again = ask("train", "wait", "a b")
+    assert "mmgen.main wait a b | auto" in again.stdout.readline()
+    assert sum("mmgen.main" in line for line in tpu.log()) == 1
+    stop = ask("stop")
+    stop.communicate(timeout=20)
+    again.communicate(timeout=20)
+    assert (stop.returncode, again.returncode, tpu.log()[-1]) == (0, 0, "saved")
+    stop = ask("stop")
+    _, errors = stop.communicate(timeout=20)
+    assert stop.returncode == 2 and "no run goes on" in errors
 
 
 def pod_of(jobset):
