@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -451,7 +452,22 @@ def test_the_jobset_numbers_its_pods_and_names_the_first():
     index = env["MMGEN_PROCESS_ID"]["valueFrom"]["fieldRef"]["fieldPath"]
     assert index == "metadata.annotations['batch.kubernetes.io/job-completion-index']"
     assert pod["restartPolicy"] == "Never" and pod["terminationGracePeriodSeconds"] >= 120
-    assert jobset["spec"]["failurePolicy"]["maxRestarts"] > 10
+    policy = jobset["spec"]["failurePolicy"]
+    assert policy["maxRestarts"] > 10
+    # Status 2 is a UserError: the pod's failure fails its job, and the job's reason the whole set.
+    (pod_rule,) = spec["podFailurePolicy"]["rules"]
+    assert pod_rule["action"] == "FailJob"
+    assert pod_rule["onExitCodes"] == {
+        "containerName": container["name"],
+        "operator": "In",
+        "values": [2],
+    }
+    (set_rule,) = policy["rules"]
+    assert (set_rule["action"], set_rule["onJobFailureReasons"]) == (
+        "FailJobSet",
+        ["PodFailurePolicy"],
+    )
+    assert re.fullmatch(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", set_rule["name"])
     interpreter, script = container["command"]
     assert interpreter == "bash" and (ROOT / script).exists()
     assert (ROOT / container["args"][0].removeprefix("--config=")).exists()
@@ -465,6 +481,7 @@ def test_the_jobset_numbers_its_pods_and_names_the_first():
         ("1", "stop", 0),
         ("0", "fail", 7),
         ("1", "fail", 7),
+        ("0", "wrong", 2),
     ],
 )
 def test_a_pod_succeeds_only_with_a_finished_run(cluster, index, word, status):
