@@ -6,14 +6,17 @@
 # Sets MMGEN_COORDINATOR=auto for the processes that srun starts: jax learns from Slurm's variables
 # how many there are, and takes of each node's GPUs the one with its local number. Hence as many
 # tasks per node as GPUs, and the GPUs unbound. The checkout, .venv and --workdir must lie on a file
-# system that all nodes see; MMGEN_PYTHON names an interpreter that has mmgen (and a jax for GPUs:
-# pip install "jax[cuda13]"), to do without .venv.
+# system that all nodes see. .venv gets a jax for GPUs where the job has some; MMGEN_PYTHON names an
+# interpreter that has mmgen (and such a jax: pip install -e '.[cuda]'), to do without .venv. A job
+# with GPUs that jax does not see is refused, unless JAX_PLATFORMS says what to compute on.
 #
-# Stop:   scancel --full --signal=TERM JOB   saves and ends; scancel JOB as well, but after the 30 s
-#         or so of the cluster's KillWait the iterations since the last checkpoint are lost.
-# Resume: by itself. Three minutes before its time is over, and when it is preempted, the job is
-#         told to save, and is put back into the queue until WORKDIR/DONE is there. After scancel or
-#         a failure the same sbatch command goes on from the last checkpoint.
+# Stop:   scancel --batch --signal=TERM JOB   saves and ends. Neither plain scancel nor --full do:
+#         they signal srun as well, which kills its processes at once, and the iterations since the
+#         last checkpoint are lost.
+# Resume: by itself. Three minutes before its time is over, and when it is preempted with a grace
+#         time, Slurm tells the processes, and not this script, to save; the job is then put back
+#         into the queue until WORKDIR/DONE is there. After a stop or a failure the same sbatch
+#         command goes on from the last checkpoint.
 #SBATCH --job-name=mmgen
 #SBATCH --output=slurm-%j.log
 #SBATCH --open-mode=append
@@ -31,20 +34,50 @@ if [[ -z $workdir ]]; then
     echo "launch/slurm.sh: give --workdir=DIR, which tells whether the run is finished" >&2
     exit 2
 fi
-if [[ -z ${MMGEN_PYTHON:-} ]]; then bash launch/setup.sh base; fi
 
-# Slurm's own signal reaches the processes; here it must only not end this script before them. A
-# cancelled job is not put back.
-cancelled=
-trap 'cancelled=yes' TERM
-if ((${SLURM_NTASKS:-1} > 1)); then export MMGEN_COORDINATOR=auto; fi
+# How often this script itself was told to end. It hands that on to the processes of the step:
+# without --batch or --full, scancel leaves this script and srun alone.
+told=0
+hand_on() {
+    told=$((told + 1))
+    scancel --signal=TERM "$SLURM_JOB_ID" || true # there may be no step yet, or no more
+}
+trap hand_on TERM
+
 unbound=()
-if [[ -n ${SLURM_GPUS_ON_NODE:-} ]]; then unbound=(--gpu-bind=none); fi
-status=0
-srun --kill-on-bad-exit=1 "${unbound[@]}" \
-    "${MMGEN_PYTHON:-.venv/bin/python}" -m mmgen.main "$@" || status=$?
+needed=base
+if [[ -n ${SLURM_GPUS_ON_NODE:-} ]]; then
+    unbound=(--gpu-bind=none)
+    needed=cuda
+fi
+if [[ -z ${MMGEN_PYTHON:-} ]]; then bash launch/setup.sh "$needed"; fi
+python=${MMGEN_PYTHON:-.venv/bin/python}
+if [[ $needed == cuda && -z ${JAX_PLATFORMS:-} ]]; then
+    # jax would fall back to the CPU with no more than a warning.
+    "$python" -c 'import jax; jax.devices("gpu")' >/dev/null 2>&1 || {
+        echo "launch/slurm.sh: the job has GPUs, but the jax of $python sees none; install" \
+            "one that does (pip install -e '.[cuda]'), or set JAX_PLATFORMS=cpu" >&2
+        exit 2
+    }
+fi
 
-if ((status == 0)) && [[ ! -e $workdir/DONE && -z $cancelled ]]; then
+if ((${SLURM_NTASKS:-1} > 1)); then export MMGEN_COORDINATOR=auto; fi
+status=0
+if ((!told)); then
+    # In the background, or the trap would wait for it.
+    srun --kill-on-bad-exit=1 "${unbound[@]}" "$python" -m mmgen.main "$@" &
+    step=$!
+    heard=-1
+    # A trapped signal ends the waiting, not srun, and its status is not srun's.
+    while ((heard != told)); do
+        heard=$told
+        status=0
+        wait "$step" || status=$?
+    done
+fi
+
+# What was stopped on purpose is not put back.
+if ((status == 0 && !told)) && [[ ! -e $workdir/DONE ]]; then
     echo "launch/slurm.sh: stopped before its end; back into the queue" >&2
     scontrol requeue "$SLURM_JOB_ID"
 fi

@@ -9,11 +9,17 @@
 # must be in a bucket, for a host's disk goes with the TPU; --config.data_dir is a folder of each
 # host, in which built-in worlds are built on first use and other data sets have to be put.
 #
+# `setup` needs Python 3.11 or newer on the hosts; PYTHON names it there. The image
+# tpu-ubuntu2204-base has 3.10: install another on all hosts first, for instance
+#   gcloud compute tpus tpu-vm ssh TPU --zone=ZONE --worker=all \
+#       --command='sudo apt-get update && sudo apt-get install -y python3.11-venv'
+#
 # Stop:   the command `stop`, or Ctrl-C where `train` runs: the run is saved first.
 # Resume: `train` with the same arguments goes on from the last checkpoint, on a slice of any size
-#         (on another size no longer bit for bit, which the run says). A spot TPU that was taken
-#         away is created again and set up again first; `train` ends with status 75 as long as
-#         WORKDIR/DONE is missing, for a loop around both.
+#         (on another size no longer bit for bit, which the run says). A dropped link ends no run:
+#         the same `train` shows it again. A spot TPU that was taken away is created again and set
+#         up again first; `train` ends with status 75 as long as WORKDIR/DONE is missing, for a loop
+#         around both, and with 2 where trying again would not help.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -38,11 +44,9 @@ setup)
     trap 'rm -rf "$folder"' EXIT
     git archive --format=tar --output="$folder/mmgen.tar" HEAD
     gcloud compute tpus tpu-vm scp "$folder/mmgen.tar" "$tpu:mmgen.tar" --zone="$zone" --worker=all
-    # jax for TPUs, of the very version that is pinned.
-    on_all 'set -eu
-        mkdir -p mmgen && tar -xf mmgen.tar -C mmgen && cd mmgen && bash launch/setup.sh base
-        version=$(.venv/bin/python -c "import jax; print(jax.__version__)")
-        .venv/bin/python -m pip install -q "jax[tpu]==$version"'
+    on_all "set -eu
+        mkdir -p mmgen && tar -xf mmgen.tar -C mmgen && cd mmgen
+        PYTHON=$(printf '%q' "${PYTHON:-}") bash launch/setup.sh tpu"
     ;;
 train)
     workdir=
@@ -50,13 +54,28 @@ train)
         if [[ $argument == --workdir=* ]]; then workdir=${argument#--workdir=}; fi
     done
     [[ -n $workdir ]] || fail "give --workdir=gs://BUCKET/DIR, which outlives the TPU"
-    trap 'bash launch/tpu_pod.sh stop "$tpu" "$zone"' INT TERM
-    # Each host leaves the number of its process for `stop`.
-    on_all "cd mmgen && echo \$\$ >main.pid &&
-        MMGEN_COORDINATOR=auto exec .venv/bin/python -m mmgen.main $(printf '%q ' "$@")"
+    told=0
+    hand_on() {
+        told=$((told + 1))
+        bash launch/tpu_pod.sh stop "$tpu" "$zone" || true # it may be gone, or just about to end
+    }
+    trap hand_on INT TERM
+    # In the background, or the trap would wait for it, and Ctrl-C end it.
+    on_all "bash mmgen/launch/tpu_host.sh train $(printf '%q ' "$@")" &
+    shown=$!
+    status=0
+    heard=-1
+    # A trapped signal ends the waiting, not the run.
+    while ((heard != told)); do
+        heard=$told
+        status=0
+        wait "$shown" || status=$?
+    done
+    # What the run, or gcloud, says of a wrong command; any other failure may be the TPU's.
+    if ((status == 2)); then exit 2; fi
     gcloud storage ls "$workdir/DONE" >/dev/null 2>&1 || exit 75
     ;;
 stop)
-    on_all 'kill -s TERM "$(cat mmgen/main.pid)"'
+    on_all "bash mmgen/launch/tpu_host.sh stop"
     ;;
 esac

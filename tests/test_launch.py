@@ -47,6 +47,13 @@ class Checkout:
         self.fake.write_text(FAKE)
         self.fake.chmod(0o755)
 
+    def tool(self, name: str, script: str) -> None:
+        """Put a stand-in into `bin`."""
+        path = self.root / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/bash\n{script}\n")
+        path.chmod(0o755)
+
     def start(self, *command: str, **variables: str) -> subprocess.Popen:
         environment = os.environ | {"PYTHON": str(self.fake), "FAKE_LOG": str(self.log)} | variables
         return subprocess.Popen(
@@ -125,6 +132,36 @@ def test_an_old_python_is_refused_in_one_line(checkout):
     assert errors.count("\n") == 1
     assert "3.11" in errors
     assert not (checkout.root / ".venv").exists()
+
+
+@pytest.mark.parametrize("what", ["cuda", "tpu"])
+def test_a_set_up_for_accelerators_keeps_the_pinned_versions(checkout, what):
+    assert checkout.run("launch/setup.sh", what)[0] == 0
+    assert checkout.installs() == [*BASE, f"-e .[{what}]"]
+    pins = (checkout.root / ".venv" / "mmgen-pins.txt").read_text()
+    jax = next(line for line in pins.splitlines() if line.startswith("jax=="))
+    assert f"{jax} \\\n" in (checkout.root / "requirements.txt").read_text()
+    assert "--hash" not in pins and "\\" not in pins
+    for ready in ("base", what):
+        assert checkout.run("launch/setup.sh", ready)[0] == 0
+    assert checkout.installs() == []
+
+
+def test_the_first_python_that_is_new_enough_is_taken(checkout):
+    names = ["python3", "python3.13", "python3.12", "python3.11"]
+    path = f"{checkout.root / 'bin'}:{os.environ['PATH']}"
+    for name in names:
+        checkout.tool(name, "exit 1")
+    checkout.tool("uv", "exit 1")
+    status, _, errors = checkout.run("launch/setup.sh", PYTHON="", PATH=path)
+    assert status == 2 and errors.count("\n") == 1
+    assert "3.11" in errors and "python3.11-venv" in errors and "PYTHON" in errors
+    checkout.tool("uv", f'if [[ $2 == find ]]; then echo "{checkout.fake}"; fi')
+    assert checkout.run("launch/setup.sh", PYTHON="", PATH=path)[0] == 0
+    shutil.rmtree(checkout.root / ".venv")
+    checkout.tool("uv", "exit 1")
+    shutil.copy(checkout.fake, checkout.root / "bin" / "python3.11")
+    assert checkout.run("launch/setup.sh", PYTHON="", PATH=path)[0] == 0
 
 
 def test_processes_know_their_places(checkout):

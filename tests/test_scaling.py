@@ -7,6 +7,8 @@ import pytest
 
 from mmgen.benchmark import scaling
 from mmgen.benchmark.scaling import MACHINES, PARAMETERS, all_reduce, predict_step
+from mmgen.core.reading import LATE
+from mmgen.core.resident import LONGEST_CHUNK
 from mmgen.report.published import published
 
 PAGE = pathlib.Path(__file__).parents[1] / "launch" / "SCALING.md"
@@ -16,6 +18,16 @@ H200 = MACHINES["h200"]
 def test_the_page_shows_what_the_command_prints(capsys):
     scaling.main([])
     assert capsys.readouterr().out.strip() in PAGE.read_text()
+
+
+def test_the_page_says_how_long_a_stop_takes():
+    iterations = (LATE + 1) * LONGEST_CHUNK
+    h200, v5e = (
+        predict_step("lxmert", MACHINES[name]).total * iterations for name in ("h200", "tpu_v5e")
+    )
+    said = f"{LATE + 1} chunks of {LONGEST_CHUNK} iterations, by the table {h200:.2g} s for LXMERT"
+    text = " ".join(PAGE.read_text().split())
+    assert f"{said} on an H200 and {v5e:.2g} s on a v5e" in text
 
 
 def test_parameters_are_the_published_totals():

@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import IO, Any
 
+from mmgen.core.announce import say
 from mmgen.core.clu_shim import metric_writers
 from mmgen.core.growing import GrowingFile
 from mmgen.core.workdir import Workdir
@@ -90,9 +91,7 @@ class ConsoleWriter(ScalarsOnly):
             self._print(f"step {step}: {name}: {text}")
 
     def _print(self, line: str) -> None:
-        # The escape clears what is left of a progress bar on this line.
-        clear = "\r\x1b[K" if self._stream.isatty() else ""
-        print(f"{clear}{line}", file=self._stream, flush=True)
+        say(self._stream, f"{line}\n", clear=True)
 
 
 def json_line(step: int, values: Mapping[str, Any]) -> str:

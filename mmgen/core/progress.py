@@ -5,6 +5,8 @@ import sys
 import time
 from typing import IO
 
+from mmgen.core.announce import say
+
 BAR_SECONDS = 0.2
 LINE_SECONDS = 5.0
 BAR_WIDTH = 20
@@ -13,7 +15,7 @@ BAR_WIDTH = 20
 class Progress:
     """Shows step, examples/s, loss, memory fill, share of time waiting for data, time left.
 
-    It is given host numbers and never touches a device.
+    It is given host numbers and never touches a device. A reader who is gone ends no run.
     """
 
     def __init__(
@@ -72,8 +74,7 @@ class Progress:
     def close(self) -> None:
         """Leave the last state of the bar on the screen and go to the next line."""
         if self._is_bar and self._line:
-            self._stream.write("\n")
-            self._stream.flush()
+            say(self._stream, "\n")
         self._line = ""
 
     def _format(self, now, step, loss, memory_fill, wait_share) -> str:
@@ -102,8 +103,7 @@ class Progress:
 
     def _show(self, line: str) -> None:
         self._line = line
-        self._stream.write(f"\r\x1b[K{line}" if self._is_bar else f"{line}\n")
-        self._stream.flush()
+        say(self._stream, line if self._is_bar else f"{line}\n", clear=self._is_bar)
 
 
 def _clock(seconds: float) -> str:

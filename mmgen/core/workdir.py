@@ -9,6 +9,7 @@ All reading and writing goes through `etils.epath`, so that a bucket works like 
 import contextlib
 import errno
 import fcntl
+import importlib.util
 import json
 import os
 import pathlib
@@ -27,6 +28,12 @@ LOCK = ".lock"
 TEMPORARY = ".mmgen-tmp-"
 TRACES = ("metrics.jsonl", "checkpoints", "evals", "summary.json", DONE)
 """What only a run leaves behind; a folder that has one of these and no config.json is not ours."""
+BUCKETS = {
+    "gs": ("gcsfs", "pip install -e '.[gcs]'"),
+    "s3": ("s3fs", "pip install s3fs"),
+    "az": ("adlfs", "pip install adlfs"),
+}
+"""Beginnings of addresses in buckets: the package that opens them, and how to get it."""
 
 
 class Workdir:
@@ -39,6 +46,12 @@ class Workdir:
     """
 
     def __init__(self, path: epath.PathLike):
+        """Opens nothing, but learns whether it could.
+
+        Raises:
+          UserError: an address whose kind is unknown, or needs a package that is not installed.
+        """
+        _check_scheme(os.fspath(path))
         self.root = epath.Path(path).expanduser()
         self.is_local = "://" not in os.fspath(self.root)
         if self.is_local:
@@ -205,6 +218,31 @@ class Workdir:
                 path.write_bytes(b"".join(chunks))
         except OSError as error:
             raise write_error(error, path) from error
+
+
+def _check_scheme(path: str) -> None:
+    """Say at once what epath would say at the first read or write, as a traceback."""
+    scheme, colon, _ = path.partition("://")
+    if not colon:
+        return
+    if scheme not in BUCKETS:
+        raise UserError(
+            f"{path} is no place for a run; give --workdir as a local folder or as an address that "
+            f"begins with {', '.join(f'{name}://' for name in BUCKETS)}."
+        )
+    # epath prefers TensorFlow, which brings its own file systems.
+    if importlib.util.find_spec("tensorflow") is not None:
+        return
+    import fsspec
+
+    package, command = BUCKETS[scheme]
+    try:
+        fsspec.get_filesystem_class(scheme)
+    except ImportError:
+        raise UserError(
+            f"{path} needs the package {package}: run `{command}` in the checkout of mmgen, or "
+            "give --workdir as a local folder."
+        ) from None
 
 
 def _replace_whole(path: str, chunks: Iterable[bytes]) -> None:

@@ -1,11 +1,15 @@
 """The progress line says what it should, now and then, and never touches a device."""
 
 import io
+import subprocess
+import sys
 
 import jax
 import pytest
 
 from mmgen.core import progress as progress_lib
+from mmgen.core.announce import announce
+from mmgen.core.clu_writers import ConsoleWriter
 from mmgen.core.progress import Progress
 
 
@@ -76,3 +80,58 @@ def test_it_needs_no_device(clock, monkeypatch):
     progress = Progress(10, stream=io.StringIO())
     clock[0] += 10
     progress.update(1, 0.5, 0.5, 0.5)
+
+
+class Closed(io.StringIO):
+    """A stream whose reader is gone."""
+
+    def __init__(self, is_terminal):
+        super().__init__()
+        self.isatty = lambda: is_terminal
+
+    def write(self, text):
+        raise BrokenPipeError
+
+    def flush(self):
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_line_that_nobody_can_read_ends_no_run(clock, monkeypatch, is_terminal):
+    stream = Closed(is_terminal)
+    progress = Progress(10, stream=stream)
+    clock[0] += 10
+    progress.update(5)
+    progress.close()
+    monkeypatch.setattr(sys, "stderr", stream)
+    announce("the link is gone")
+    console = ConsoleWriter(stream)
+    console.write_scalars(5, {"test/loss": 1.0})
+
+
+WRITE_ON = """
+import os, sys
+from mmgen.core.announce import announce
+from mmgen.core.progress import Progress
+sys.stdin.read()  # until the other end of stderr is closed
+progress = Progress(3)
+for step in range(1, 4):
+    progress.update(step)
+progress.update(3)
+announce("still here")
+print("saved", flush=True)
+"""
+
+
+def test_a_process_whose_pipe_is_closed_ends_with_status_0():
+    child = subprocess.Popen(
+        [sys.executable, "-c", WRITE_ON],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    child.stderr.close()
+    child.stdin.close()
+    assert child.stdout.read() == "saved\n"
+    assert child.wait(timeout=60) == 0

@@ -118,11 +118,3 @@ def test_done_is_said_once_everything_is_written(tmp_path):
     assert not workdir.is_done
     workdir.mark_done()
     assert Workdir(tmp_path).is_done
-
-
-def test_a_bucket_is_written_whole_and_not_locked(tmp_path):
-    workdir = Workdir("gs://bucket/run")
-    assert not workdir.is_local
-    assert str(workdir.file("a/b.json")) == "gs://bucket/run/a/b.json"
-    with workdir.lock():
-        pass
