@@ -2,7 +2,7 @@
 
 python -m mmgen.main --config=configs/visCOLL_agem10k.py
 
-scene_world (the default): about 80 s on one CPU core; test log-PPL 3.10 +- 0.21 over 4 seeds.
+scene_world (the default): about 90 s on one CPU core; test log-PPL 3.14 +- 0.20 over 5 seeds.
 Published log-PPL, VLBERT / LXMERT: COCO-shift 3.27 / 3.23; Flickr-shift 4.39 / 5.07.
 """
 

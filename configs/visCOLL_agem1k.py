@@ -2,7 +2,7 @@
 
 python -m mmgen.main --config=configs/visCOLL_agem1k.py
 
-scene_world (the default): about 80 s on one CPU core; test log-PPL 3.06 +- 0.10 over 4 seeds.
+scene_world (the default): about 90 s on one CPU core; test log-PPL 3.03 +- 0.11 over 5 seeds.
 Published log-PPL, VLBERT / LXMERT: COCO-shift 3.48 / 3.41; Flickr-shift 4.49 / 5.25.
 """
 

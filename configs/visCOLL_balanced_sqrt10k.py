@@ -2,7 +2,7 @@
 
 python -m mmgen.main --config=configs/visCOLL_balanced_sqrt10k.py
 
-scene_world (the default): about 50 s on one CPU core; test log-PPL 2.18 +- 0.03 over 4 seeds.
+scene_world (the default): about 50 s on one CPU core; test log-PPL 2.18 +- 0.03 over 5 seeds.
 """
 
 from ml_collections import ConfigDict

@@ -2,7 +2,7 @@
 
 python -m mmgen.main --config=configs/visCOLL_mir1k.py
 
-scene_world (the default): about 70 s on one CPU core; test log-PPL 2.26 +- 0.02 over 4 seeds.
+scene_world (the default): about 70 s on one CPU core; test log-PPL 2.28 +- 0.05 over 5 seeds.
 Published log-PPL, VLBERT / LXMERT: COCO-shift 3.34 / 3.16; Flickr-shift 5.12 / 4.95.
 """
 

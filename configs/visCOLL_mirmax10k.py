@@ -2,7 +2,7 @@
 
 python -m mmgen.main --config=configs/visCOLL_mirmax10k.py
 
-scene_world (the default): about 70 s on one CPU core; test log-PPL 1.85 +- 0.01 over 4 seeds.
+scene_world (the default): about 70 s on one CPU core; test log-PPL 1.84 +- 0.02 over 5 seeds.
 Published log-PPL, VLBERT / LXMERT: COCO-shift 2.47 / 2.38; Flickr-shift 3.56 / 3.23.
 """
 

@@ -2,7 +2,7 @@
 
 python -m mmgen.main --config=configs/visCOLL_mirmax1k.py
 
-scene_world (the default): about 70 s on one CPU core; test log-PPL 2.27 +- 0.03 over 4 seeds.
+scene_world (the default): about 70 s on one CPU core; test log-PPL 2.29 +- 0.05 over 5 seeds.
 Published log-PPL, VLBERT / LXMERT: COCO-shift 3.34 / 3.22; Flickr-shift 5.06 / 4.79.
 """
 

@@ -211,7 +211,7 @@ def write_results(
     facts = (
         f"{summary['dataset']}, fingerprint {summary['fingerprint'][:12]}, profile "
         f"{summary['profile']}, the first {search.share:.0%} of the stream, {summary['steps']:,} "
-        f"iterations, {search.seeds} seeds."
+        f"iterations, {search.seeds} seed{'s' * (search.seeds > 1)}."
     )
     table = leaderboard(search.config, results, search.metric, facts)
     value = {
