@@ -88,6 +88,7 @@ CLOCK_COLUMNS = (
     ("device util.", "device_utilisation"),
     ("first step s", "host_first_step_seconds"),
     ("MiB", "host_program_bytes"),
+    ("fed ms", "fed_ms"),
     ("data wait", "data_wait_share"),
 )
 
