@@ -1,5 +1,6 @@
 """The benchmark: operations, what is measured, the peer, and the guarded stages of the check."""
 
+import dataclasses
 import json
 import time
 
@@ -7,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from peers.torch_python import peer_python
 
 from mmgen import bench
-from mmgen.benchmark import accelerator_check, suite, turns
+from mmgen.benchmark import accelerator_check, peer, suite, turns
 from mmgen.benchmark.accelerator_check import Check, Stage
 from mmgen.benchmark.accelerator_report import report
 from mmgen.benchmark.flops import count_flops
@@ -165,6 +167,74 @@ def test_bench_names_what_it_does_not_know(capsys):
     assert bench.main(["--algorithms=erm"]) == 2
     message = capsys.readouterr().err
     assert "--algorithms" in message and "er" in message and message.count("\n") == 1
+
+
+class StandIn:
+    """A peer without torch, which reads its examples and takes no time."""
+
+    def __init__(self, python, arguments):
+        options = dict(part.partition("=")[::2] for part in arguments)
+        with np.load(options["--examples"]) as file:
+            masks = [file[f"stream/{name}_mask"] for name in ("text", "object")]
+        whole = int("--released" in options)
+        self.rows = sum(mask.sum(1) for mask in masks) + 1 + whole
+        slots = masks[0].shape[1] + masks[1].shape[1] + 1 + whole
+        self.lengths = [[int(self.rows.max()) if "--packed" in options else slots]]
+        self.facts, self.made = {"torch": "none"}, 0
+        made.append(self)
+
+    def seconds(self):
+        self.made += 1
+        time.sleep(0.15)
+        return 0.15
+
+    def close(self):
+        pass
+
+
+made: list[StandIn] = []
+
+
+def test_both_sides_have_the_same_positions_and_say_how_many(monkeypatch):
+    """The issue's layouts: 64 + 100 slots, packed as released and not, and the bucket's 27 + 40."""
+    monkeypatch.setattr(peer, "Peer", StandIn)
+    made.clear()
+    scale = dataclasses.replace(
+        SCALES["tiny"], bucket=Bucket(27, 40), clock_instances=400, batch_size=16
+    )
+    result = peer.compare_with_peer(scale, Case("vlbert", "plain", 16, 0), "python", "eager")
+    layouts = result["layouts"]
+    assert {name: layout["slots"] for name, layout in layouts.items()} == {
+        "released": (64, 100),
+        "unpacked": (64, 100),
+        "bucketed": (27, 40),
+    }
+    assert result["ours_lengths"] == [[68]]
+    assert {name: layout["peer_lengths"] for name, layout in layouts.items()} == {
+        "released": [[27 + 41 + 1]],
+        "unpacked": [[64 + 100 + 1]],
+        "bucketed": [[68]],
+    }
+    # One row is full, and the others are as long as they are in the workload.
+    assert all(np.sum(other.rows == other.rows.max()) == 1 for other in made)
+    assert 15 < np.median(made[0].rows) < 35
+    for other, layout in zip(made, layouts.values(), strict=True):
+        assert other.made - 1 == len(layout["turns"]) == peer.LEAST_ROUNDS, "slower than --seconds"
+    printed = peer.peer_table([result])
+    assert "64 + 100" in printed and " 165 " in printed and " 69 " in printed
+
+
+@pytest.mark.parametrize("algorithm", ["plain", "mir"])
+def test_peer_takes_turns(capsys, tmp_path, algorithm):
+    out = tmp_path / "bench.json"
+    chosen = (f"--algorithms={algorithm}", "--peer", f"--peer_python={peer_python()}")
+    assert bench.main([*BENCH, *chosen, f"--out={out}"]) == 0
+    assert "peer / ours" in capsys.readouterr().out
+    (result,) = json.loads(out.read_text())["peers"]
+    lengths = {name: layout["peer_lengths"] for name, layout in result["layouts"].items()}
+    assert lengths["bucketed"] == result["ours_lengths"] == [[16 + 4 + 1]]
+    assert lengths["unpacked"] == [[64 + 100 + 1]]
+    assert lengths["released"][-1] == [16 + 5 + 1]
 
 
 def test_without_torch_the_peer_is_explained_before_anything_is_measured(tmp_path, capsys):
