@@ -21,7 +21,7 @@ from mmgen.benchmark.record import Record
 from mmgen.benchmark.scales import SCALES
 from mmgen.benchmark.subjects import make_subject
 from mmgen.benchmark.suite import Case, clock_cases
-from mmgen.benchmark.turns import Turn, time_turns
+from mmgen.benchmark.turns import LEAST_ROUNDS, Turn, time_turns
 from mmgen.benchmark.workload import make_workload
 from mmgen.core import dispatch
 from mmgen.core.mesh import put_feed
@@ -167,6 +167,28 @@ def test_bench_names_what_it_does_not_know(capsys):
     assert bench.main(["--algorithms=erm"]) == 2
     message = capsys.readouterr().err
     assert "--algorithms" in message and "er" in message and message.count("\n") == 1
+
+
+def test_seeds_side_by_side_take_turns_with_one(tmp_path, capsys):
+    out = tmp_path / "bench.json"
+    arguments = [*BENCH, "--seeds=2", "--algorithms=er", f"--out={out}"]
+    assert bench.main(arguments) == 0
+    (found,) = json.loads(out.read_text())["seeds"]
+    one, two = "er vlbert x4, 1 seed", "er vlbert x4, 2 seeds"
+    assert found["first"] == one and found["rounds"] >= LEAST_ROUNDS
+    low, median, high = found["times"][two]
+    assert 0 < low <= median <= high
+    printed = capsys.readouterr().out
+    assert two in printed and f"{low:.2f} to {high:.2f}" in printed
+    assert "in turns" in printed and "host ms" not in printed
+
+
+def test_seeds_are_of_the_small_model_unless_another_is_named(capsys):
+    assert bench._arguments(["--seeds=3"]).size == "small"
+    assert bench._arguments(["--seeds=3", "--size=paper"]).size == "paper"
+    assert bench._arguments([]).size == "paper"
+    assert bench.main(["--seeds=1"]) == 2
+    assert "--seeds=1" in capsys.readouterr().err
 
 
 class StandIn:
