@@ -1,7 +1,10 @@
 """The benchmark: operations, what is measured, the peer, and the guarded stages of the check."""
 
+import contextlib
 import dataclasses
 import json
+import subprocess
+import sys
 import time
 
 import jax
@@ -9,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from peers.torch_python import peer_python
+from test_imports import SERVICES
 
 from mmgen import bench
 from mmgen.benchmark import accelerator_check, peer, suite, turns
@@ -17,10 +21,12 @@ from mmgen.benchmark.accelerator_report import report
 from mmgen.benchmark.flops import count_flops
 from mmgen.benchmark.insertion import insertion_times
 from mmgen.benchmark.measure import WARM_UP, matmul_peak
+from mmgen.benchmark.profile import kernel_times
 from mmgen.benchmark.record import Record
 from mmgen.benchmark.scales import SCALES
 from mmgen.benchmark.subjects import make_subject
 from mmgen.benchmark.suite import Case, clock_cases
+from mmgen.benchmark.trained import loop
 from mmgen.benchmark.turns import LEAST_ROUNDS, Turn, time_turns
 from mmgen.benchmark.workload import make_workload
 from mmgen.core import dispatch
@@ -268,6 +274,61 @@ def test_without_torch_the_peer_is_explained_before_anything_is_measured(tmp_pat
         printed = capsys.readouterr()
         assert words in printed.err and printed.err.count("\n") == 1
         assert not printed.out
+
+
+def test_a_profiler_that_writes_nothing_fails_no_stage(monkeypatch):
+    monkeypatch.setattr(jax.profiler, "trace", lambda folder: contextlib.nullcontext())
+    found = kernel_times(lambda: None)
+    assert [*found] == ["missing"]
+    assert "no profile" in report({"full_pass": {**PASS, "profile": found}})
+
+
+def test_the_loop_is_run_without_data_and_logging_libraries(tmp_path):
+    program = f"""
+import sys
+sys.modules |= dict.fromkeys({SERVICES})
+from mmgen.benchmark import trained
+from mmgen.benchmark.profile import kernel_times
+from mmgen.benchmark.record import Record
+trained.STEPS = 20
+trained.loop(Record(sys.argv[1]), None)
+"""
+    file = tmp_path / "loop.json"
+    program = program.replace(
+        "Record(sys.argv[1])", "Record(__import__('pathlib').Path(sys.argv[1]))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program, str(file)], text=True, stderr=subprocess.PIPE
+    )
+    assert result.returncode == 0, result.stderr
+    found = json.loads(file.read_text())
+    assert found["passed"] and found["memory_equal"], found
+    assert [run["steps"] for run in found["runs"]] == [20, 10, 10]
+    printed = report({"loop": {"outcome": "done", "seconds": 3.0, **found}})
+    assert "device, from its checkpoint" in printed and "pass  the runs agree" in printed
+
+
+def test_the_loop_says_what_it_lacks(tmp_path, monkeypatch):
+    for name in ("mmgen.core.loop", "mmgen.core.checkpoint"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "orbax", None)
+    monkeypatch.setitem(sys.modules, "orbax.checkpoint", None)
+    record = Record(tmp_path / "loop.json")
+    loop(record, SCALES["tiny"])
+    assert "orbax" in record.values["missing"] and "runs" not in record.values
+    assert "orbax" in report({"loop": {"outcome": "done", "seconds": 1.0, **record.values}})
+
+
+def test_the_first_stages_have_all_of_their_time():
+    """Whatever those before them take, and all of it is over in ten minutes."""
+    stages = accelerator_check.stages()
+    sure = ("sanity", "numerics", "loop", "full_pass", "seeds")
+    assert tuple(stages)[: len(sure)] == sure
+    left = accelerator_check.SECONDS
+    for name in sure:
+        left -= stages[name].seconds
+    assert left > accelerator_check.LEAST_SECONDS, "and the next one begins"
+    assert accelerator_check.SECONDS + accelerator_check.LEAST_SECONDS < 600
 
 
 def nothing(record, scale):
