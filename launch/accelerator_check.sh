@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Checks and measures mmgen on a machine with an accelerator, in less than ten minutes and without
-# installing anything; jax, flax, optax, jaxtyping and numpy must be there:
-#   bash launch/accelerator_check.sh [DIR] [--seconds=560] [--stages=sanity,full_pass,...]
+# installing anything; jax, flax, optax, jaxtyping and numpy must be there (and orbax for the stage
+# that trains, which is left out without it):
+#   bash launch/accelerator_check.sh [DIR] [--seconds=560] [--stages=sanity,numerics,...]
 #
+# Stages that find no time left are named at the end; --stages=bench,... runs them in a second call.
 # DIR (default $OUT, else accelerator_check) holds report.txt, report.json and logs.txt at any time.
 # PYTHON names the interpreter. SCALE=tiny tries all of it on a CPU.
 set -euo pipefail

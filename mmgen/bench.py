@@ -1,10 +1,12 @@
 """Seconds of an iteration, per algorithm and model, on random data of the published shape.
 
     python -m mmgen.bench [--algorithms=er,mir] [--models=vlbert] [--dtype=float32] [--peer]
+    python -m mmgen.bench --seeds=3 [--algorithms=er]
 
 Reads no data set and imports no data or logging library. What is timed is a whole iteration, the
 memory's inserts included, at one padded shape; utilisation is the model's floating-point operations
-over the rate of a matrix product, measured in the same process at the same dtype.
+over the rate of a matrix product, measured in the same process at the same dtype, the highest of
+several times. The second form takes turns between several seeds in one program and one.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import json
 import pathlib
 import sys
 import tempfile
+from collections.abc import Sequence
 
 import jax
 
@@ -22,6 +25,8 @@ from mmgen.benchmark.memory_growth import memory_growth
 from mmgen.benchmark.peer import check_peer, compare_with_peer, peer_table
 from mmgen.benchmark.record import Record
 from mmgen.benchmark.scales import TYPICAL, Scale
+from mmgen.benchmark.seeds import SIZE as SEEDS_SIZE
+from mmgen.benchmark.seeds import compare_seeds
 from mmgen.benchmark.subjects import ALGORITHMS
 from mmgen.benchmark.suite import Case, clock_cases
 from mmgen.benchmark.turns import time_turns, turn_table
@@ -56,33 +61,27 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--algorithms", default="plain,er,agem,mir", help="names, separated by commas")
     add("--models", default="vlbert", help="vlbert, lxmert or both")
-    add("--size", default="paper", help="of the models, as config.model.size")
+    add("--size", help="of the models, as config.model.size; default paper, with --seeds small")
     add("--dtype", default="float32", help="of matrix products: float32 or bfloat16")
     add("--batch_size", type=int, default=32, help="examples of a stream batch")
     add("--text", type=int, default=TYPICAL.text, help="text positions of the padded shape")
     add("--objects", type=int, default=TYPICAL.objects, help="object slots of the padded shape")
     add("--chunk", type=int, default=0, help="also time residency device, so many per dispatch")
-    add("--seconds", type=float, default=10.0, help="of each measurement")
+    add("--seconds", type=float, default=10.0, help="of each measurement, three rounds at least")
+    add("--seeds", type=int, default=0, help="instead: so many seeds in one program against one")
     add("--memory", action="store_true", help="also compare memories of 1k and of 1M rows")
-    add("--peer", action="store_true", help="also time a PyTorch implementation, alternating")
+    add("--peer", action="store_true", help="also time a PyTorch implementation, in turns")
     add("--peer_python", default=sys.executable, help="interpreter that has torch and numpy")
     add("--peer_variants", default="eager", help="eager, compile or both")
     add("--out", type=pathlib.Path, help="file for everything measured, as JSON")
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    arguments.size = arguments.size or (SEEDS_SIZE if arguments.seeds else "paper")
+    return arguments
 
 
 def _measure(arguments: argparse.Namespace) -> int:
     algorithms, models = arguments.algorithms.split(","), arguments.models.split(",")
-    for flag, names, known in (
-        ("--algorithms", algorithms, ALGORITHMS),
-        ("--models", models, MODELS),
-        ("--size", [arguments.size], SIZES["vlbert"]),
-        ("--dtype", [arguments.dtype], ("float32", "bfloat16")),
-    ):
-        for name in names:
-            check_choice(flag, name, known)
-    if arguments.peer:
-        check_peer(arguments.peer_python)
+    _check(arguments, algorithms, models)
     # The first step is to be timed as a user meets it.
     jax.config.update("jax_enable_compilation_cache", False)
     scale = _scale(arguments)
@@ -96,20 +95,10 @@ def _measure(arguments: argparse.Namespace) -> int:
         record.add(
             facts=device_facts(), arguments=json.loads(json.dumps(vars(arguments), default=str))
         )
-        turns = clock_cases(record, scale, cases)
-        peak = record.values["peak"]
-        print(
-            f"{device_facts()['device']}, {arguments.dtype}, model size {arguments.size}, ", end=""
-        )
-        print(f"bucket {tuple(scale.bucket)}, matrix products {peak / 1e9:.4g} GFLOP/s")
-        print(clock_table(record.values))
-        for model in models:
-            sides = [turn for turn in turns if turn.model == model]
-            if len(sides) > 1:
-                seconds = len(sides) * scale.clock_seconds
-                record.append("turns", time_turns(sides, group=scale.group, seconds=seconds))
-        if "turns" in record.values:
-            print(turn_table(record.values["turns"]))
+        if arguments.seeds:
+            _measure_seeds(record, scale, cases, arguments.seeds)
+            return 0
+        _measure_cases(record, scale, cases)
         if arguments.memory:
             record.add(memory=memory_growth(scale))
             print(record.values["memory"])
@@ -121,6 +110,48 @@ def _measure(arguments: argparse.Namespace) -> int:
                     )
             print(peer_table(record.values["peers"]))
     return 0
+
+
+def _check(arguments: argparse.Namespace, algorithms: list[str], models: list[str]) -> None:
+    for flag, names, known in (
+        ("--algorithms", algorithms, ALGORITHMS),
+        ("--models", models, MODELS),
+        ("--size", [arguments.size], SIZES["vlbert"]),
+        ("--dtype", [arguments.dtype], ("float32", "bfloat16")),
+    ):
+        for name in names:
+            check_choice(flag, name, known)
+    if arguments.seeds < 0 or arguments.seeds == 1:
+        raise UserError(f"--seeds={arguments.seeds} must be 2 or more: so many against one.")
+    if arguments.peer:
+        check_peer(arguments.peer_python)
+
+
+def _measure_cases(record: Record, scale: Scale, cases: Sequence[Case]) -> None:
+    """One after the other, and then those of each model in turns."""
+    turns = clock_cases(record, scale, cases)
+    peak = record.values["peak"]
+    print(f"{_setting(scale)}, matrix products {peak / 1e9:.4g} GFLOP/s")
+    print(clock_table(record.values))
+    for model in dict.fromkeys(case.model for case in cases):
+        sides = [turn for turn in turns if turn.model == model]
+        if len(sides) > 1:
+            seconds = len(sides) * scale.clock_seconds
+            record.append("turns", time_turns(sides, group=scale.group, seconds=seconds))
+    if "turns" in record.values:
+        print(turn_table(record.values["turns"]))
+
+
+def _setting(scale: Scale) -> str:
+    bucket = f"bucket {tuple(scale.bucket)}"
+    return f"{device_facts()['device']}, {scale.dtype}, model size {scale.size}, {bucket}"
+
+
+def _measure_seeds(record: Record, scale: Scale, cases: Sequence[Case], count: int) -> None:
+    for case in cases:
+        record.append("seeds", compare_seeds(scale, count, case.model, case.algorithm))
+    print(_setting(scale))
+    print(turn_table(record.values["seeds"]))
 
 
 def _scale(arguments: argparse.Namespace) -> Scale:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from mmgen.benchmark.record import table
+from mmgen.benchmark.turns import turn_table
 
 Found = dict[str, dict[str, Any]]
 
@@ -19,6 +20,8 @@ def report(found: Found) -> str:
         _pass(found.get("full_pass", {})),
         _clocks(found.get("bench", {})),
         _checks(found),
+        _trained(found.get("loop", {})),
+        _seeds(found.get("seeds", {})),
         _variants(found),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -72,6 +75,8 @@ def _pass(stage: dict[str, Any]) -> str:
 def _profile(profile: dict[str, Any] | None) -> str:
     if not profile:
         return ""
+    if "missing" in profile:
+        return f"\n  {profile['missing']}"
     rows = [[name, number, 1e3 * seconds] for name, number, seconds in profile["top"][:12]]
     head = (
         f"\n\nTrace of {1e3 * profile['wall_seconds']:.0f} ms: {profile['kernels']:,} kernels, "
@@ -88,6 +93,7 @@ CLOCK_COLUMNS = (
     ("device util.", "device_utilisation"),
     ("first step s", "host_first_step_seconds"),
     ("MiB", "host_program_bytes"),
+    ("fed ms", "fed_ms"),
     ("data wait", "data_wait_share"),
 )
 
@@ -122,6 +128,29 @@ def _checks(found: Found) -> str:
         flags = found["determinism"]["flags"]
         lines.append(f"two runs bit-equal under {flags}: {found['determinism']['bit_equal']}")
     return "\n".join(lines)
+
+
+def _trained(stage: dict[str, Any]) -> str:
+    if "missing" in stage:
+        return f"Training loop: {stage['missing']}"
+    runs = stage.get("runs", ())
+    if not runs:
+        return ""
+    columns = ("steps", "programs", "to_first_step_seconds", "train_seconds", "save_seconds")
+    rows = [
+        [run["name"], *(run.get(key) for key in columns), run["data_wait_share"], run["loss"]]
+        for run in runs
+    ]
+    header = ["training loop", "steps", "programs", "first step s", "train s", "save s"]
+    text = table([*header, "data wait", "loss"], rows)
+    if "difference" in stage:
+        verdict = "pass" if stage["passed"] else "FAIL"
+        text += f"\n{verdict}  the runs agree to {stage['difference']:.1e} of their losses"
+    return text
+
+
+def _seeds(stage: dict[str, Any]) -> str:
+    return turn_table(stage["seeds"]) if "seeds" in stage else ""
 
 
 def _variants(found: Found) -> str:

@@ -18,13 +18,16 @@ def kernel_times(run: Callable[[], Any]) -> dict[str, Any]:
     Returns:
       `wall_seconds`; `kernels` and `busy_seconds`, their number and summed time; `top`, the most
       expensive as [name, number, seconds]. On several streams `busy_seconds` may exceed the wall.
+      Where the profiler has written nothing, `missing` alone, which says so.
     """
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):
             began = time.perf_counter()
             run()
             wall = time.perf_counter() - began
-        (path,) = pathlib.Path(folder).rglob("*.xplane.pb")
+        path = next(pathlib.Path(folder).rglob("*.xplane.pb"), None)
+        if path is None:
+            return {"missing": "no profile: the profiler wrote no trace"}
         events = list(_kernel_events(jax.profiler.ProfileData.from_file(str(path))))
     seconds: dict[str, float] = collections.defaultdict(float)
     number: dict[str, int] = collections.Counter()

@@ -17,7 +17,7 @@ from mmgen.benchmark.workload import COCO_MAX_SPAN, Workload, hollow_store
 from mmgen.core.compiled_step import CompiledStep, compile_step
 from mmgen.core.mesh import param_shardings, placed_shapes
 from mmgen.core.optim import make_optimizer
-from mmgen.core.resident import CompiledChunk, Data, compile_chunk, make_schedule
+from mmgen.core.resident import CompiledChunk, Data, Resident, compile_chunk, make_schedule
 from mmgen.core.rng import stream_key
 from mmgen.core.state import TrainState
 from mmgen.data.assemble import assemble, object_counts, text_lengths
@@ -92,10 +92,18 @@ class Subject(NamedTuple):
 
     def chunk(self, mesh: Mesh) -> CompiledChunk:
         """Many iterations per dispatch, batches from the tables."""
-        gather = functools.partial(
+        return compile_chunk(
+            self.algorithm.step, self._gather(), self.buckets, self.shardings(mesh), mesh
+        )
+
+    def resident(self, tables: Tables) -> Resident:
+        """Tables, schedule and how batches are made of them, for the training loop."""
+        return Resident(self.data(tables), self._gather(), self.buckets)
+
+    def _gather(self) -> Callable[..., Batch]:
+        return functools.partial(
             gather_batch, vocabulary=self.workload.vocabulary, max_span=COCO_MAX_SPAN
         )
-        return compile_chunk(self.algorithm.step, gather, self.buckets, self.shardings(mesh), mesh)
 
     def shardings(self, mesh: Mesh) -> Any:
         """Of the state."""

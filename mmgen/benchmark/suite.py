@@ -18,12 +18,13 @@ from mmgen.benchmark.scales import Scale
 from mmgen.benchmark.subjects import Subject
 from mmgen.benchmark.turns import Turn
 from mmgen.benchmark.workload import device_tables, host_store
+from mmgen.core.dispatch import put_timed
 from mmgen.core.feeding import Feeder
 from mmgen.core.mesh import make_mesh, put_feed, put_replicated
 from mmgen.core.resident import Data, put_data
 
-WAITED = 30
-"""Iterations over which waiting for data is measured."""
+WAITED, LEAST_WAITED = 30, 3
+"""Iterations over which waiting for data is measured: at most, and where they are slow."""
 
 
 class Case(NamedTuple):
@@ -67,11 +68,13 @@ def clock_cases(
 ) -> list[Turn]:
     """Compiles and times every case; results go to the list `cases` of the record.
 
-    A case that cannot be built, compiled or run is recorded with its reason under `failures`.
+    Utilisations are shares of one peak, the record's `peak` in operations per second: the highest
+    that was measured before, between and after the cases. A case that cannot be built, compiled or
+    run is recorded with its reason under `failures`.
 
     Args:
-      wait: also measure, for the first case, the share of time spent waiting for data when
-        batches are assembled on the host.
+      wait: also measure, for the first case, an iteration whose batch is assembled on the host and
+        copied (`fed_ms`), and the share of that time in which no step was running because of it.
 
     Returns:
       The iterations that were timed, batches given by the host, to be timed again in turns.
@@ -185,16 +188,22 @@ def _clock(
         )
         result[f"{way}_program_bytes"] = program.bytes["peak"]
         if way == "host" and wait:
-            state, share = _wait_share(program, subject, ground, state)
-            result["data_wait_share"] = share
+            state, facts = _fed(program, subject, ground, state, scale.clock_seconds)
+            result |= facts
+    result["peak_bytes"] = peak_bytes()
     # Once more: where other work comes and goes, one moment's peak is not the machine's.
     peak = max(record.values["peak"], matmul_peak(scale.dtype, scale.matmul_size))
-    record.add(peak=peak)
-    result["peak_bytes"] = peak_bytes()
-    for way in ("host", "device"):
-        if f"{way}_ms" in result:
-            result[f"{way}_utilisation"] = flops / (result[f"{way}_ms"] / 1e3) / peak
-    record.append("cases", result)
+    cases = [*record.values.get("cases", ()), result]
+    record.add(peak=peak, cases=[_with_utilisations(case, peak) for case in cases])
+
+
+def _with_utilisations(result: dict[str, Any], peak: float) -> dict[str, Any]:
+    """A case's results with the share of `peak`, operations per second, that it reaches."""
+    return result | {
+        f"{way}_utilisation": result["flops"] / (result[f"{way}_ms"] / 1e3) / peak
+        for way in ("host", "device")
+        if f"{way}_ms" in result
+    }
 
 
 def _advance(program: Program, bench: Bench, ground: Ground, way: str) -> Callable[[Any], Any]:
@@ -227,29 +236,42 @@ def _facts(way: str, timing: Timing, case: Case) -> dict[str, Any]:
     }
 
 
-def _wait_share(
-    program: Program, subject: Subject, ground: Ground, state: Any
-) -> tuple[Any, float]:
-    """Share of the time in which the device had nothing to do, batches coming from the host."""
+def _fed(
+    program: Program, subject: Subject, ground: Ground, state: Any, seconds: float
+) -> tuple[Any, dict[str, float]]:
+    """Iterations with batches from the host, as a run makes them: `fed_ms` and `data_wait_share`.
+
+    Args:
+      seconds: when to stop, after `LEAST_WAITED` iterations at least.
+    """
     count = min(WAITED, len(subject.feeds))
-    feeder = Feeder(_OnlyItems(subject.feeds), 0, count)
+    feeder = Feeder(OnlyItems(subject.feeds), 0, count)
     values: Array | None = None
-    for iteration in range(count):
-        feed = feeder.next(functools.partial(_is_ready, values))
-        if iteration == 0:
-            feeder.seconds, began = 0.0, time.perf_counter()
-        state, values = program.call(state, put_feed(feed, ground.mesh), ground.seed)
+    waited, made = 0.0, 0
+    for made in range(1, count + 1):
+        is_idle = functools.partial(_is_ready, values)
+        feed, copied = put_timed(feeder.next(is_idle), ground.mesh, None, is_idle)
+        waited += copied
+        if made == 1:  # whose batch nothing could hide
+            feeder.seconds, waited, began = 0.0, 0.0, time.perf_counter()
+        before = values
+        state, values = program.call(state, feed, ground.seed)
+        # One step ahead of the device, so that the clock below is that of the device.
+        jax.block_until_ready(before)
+        if made >= LEAST_WAITED and time.perf_counter() - began >= seconds:
+            break
     jax.block_until_ready(values)
-    share = feeder.seconds / (time.perf_counter() - began)
+    elapsed = time.perf_counter() - began
     feeder.close()
-    return state, share
+    share = (feeder.seconds + waited) / elapsed
+    return state, {"fed_ms": 1e3 * elapsed / made, "data_wait_share": share}
 
 
 def _is_ready(values: Any) -> bool:
     return values is None or values.is_ready()
 
 
-class _OnlyItems:
+class OnlyItems:
     """Feeds without their own way of reading ahead, which needs Grain."""
 
     def __init__(self, feeds: Any):

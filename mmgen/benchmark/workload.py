@@ -15,11 +15,14 @@ import numpy as np
 from jaxtyping import Array, DTypeLike, Float, Int
 
 from mmgen.core.rng import numpy_generator, stream_key
+from mmgen.data.assemble import SPECIALS
+from mmgen.data.buckets import Bucket
 from mmgen.data.columns import Split
 from mmgen.data.features import FeatureStore
 from mmgen.data.streams import shift_stream
 from mmgen.data.tables import Tables, build_tables
-from mmgen.data.tokenizer import SPECIALS, Vocabulary
+from mmgen.data.tokenizer import SPECIALS as SPECIAL_TOKENS
+from mmgen.data.tokenizer import Vocabulary
 
 COCO_IMAGES = 117_266
 COCO_INSTANCES = 638_903
@@ -66,6 +69,26 @@ class Workload(NamedTuple):
             spread_floor=round(PUBLISHED_SPREAD_FLOOR * scale),
         )
 
+    def with_full_row(self, bucket: Bucket) -> "Workload":
+        """The same but for row 0, which fills every text position and object slot of `bucket`.
+
+        Raises:
+          ValueError: the caption of row 0 is longer than that.
+        """
+        tokens, start = self.split.columns["tokens"], self.split.columns["token_start"]
+        pieces = bucket.text - SPECIALS
+        if start[1] > pieces:
+            raise ValueError(f"row 0 has {start[1]} pieces, more than fit in {bucket}")
+        full = np.resize(tokens[: start[1]], pieces)
+        counts = self.counts.copy()
+        counts[self.split.columns["image"][0]] = bucket.objects
+        columns = {
+            **self.split.columns,
+            "tokens": np.concatenate([full, tokens[start[1] :]]),
+            "token_start": np.concatenate([start[:1], start[1:] + pieces - start[1]]),
+        }
+        return self._replace(split=Split(self.split.name, columns), counts=counts)
+
 
 def make_workload(
     images: int = COCO_IMAGES,
@@ -98,7 +121,7 @@ def make_workload(
     shares[0] = 0.47 * shares[1:].sum()  # "person" is a third of the instances
     counts = np.clip(rng.lognormal(np.log(4.8), 0.92, images).round(), 1, most_objects)
     columns = {
-        "tokens": len(SPECIALS) + np.minimum(rank, pieces - 1),
+        "tokens": len(SPECIAL_TOKENS) + np.minimum(rank, pieces - 1),
         "token_start": token_start,
         "span": np.stack([begin, begin + spans], axis=1).astype(np.int32),
         "task": rng.choice(COCO_TASKS, instances, p=shares / shares.sum()).astype(np.int32),
@@ -107,7 +130,7 @@ def make_workload(
     }
     return Workload(
         split=Split("train", columns),
-        vocabulary=Vocabulary((*SPECIALS, *map(str, range(pieces))), False, word_rows),
+        vocabulary=Vocabulary((*SPECIAL_TOKENS, *map(str, range(pieces))), False, word_rows),
         counts=counts.astype(np.int64),
         feature_dim=feature_dim,
     )

@@ -1,13 +1,14 @@
 """How the loop makes iterations: one per dispatch from the host, or chunks from device memory."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
 import jax
 from jax.sharding import Mesh
 from jaxtyping import Array, Int
 
+from mmgen.algorithms.base import Feed
 from mmgen.core.announce import announce
 from mmgen.core.compiled_step import Trace, compile_step
 from mmgen.core.feeding import Feeder, LiveFeeds
@@ -24,7 +25,8 @@ class Dispatcher(Protocol):
 
     Attributes:
       traces: one entry per compiled program; the last names the scalars.
-      wait_seconds: in which no iteration was running because its batch was not there.
+      wait_seconds: in which no iteration was running because its batch was not there, be it that
+        it was not read yet or not copied to the device.
     """
 
     traces: list[Trace]
@@ -44,6 +46,28 @@ class Dispatcher(Protocol):
 
     def close(self) -> None:
         """End the threads behind it."""
+
+
+def put_timed(
+    feed: Feed, mesh: Mesh, rows: Sequence[int] | None, is_idle: Callable[[], bool]
+) -> tuple[Feed, float]:
+    """`mesh.put_feed`, and the seconds in which no step was running because of it.
+
+    Args:
+      is_idle: has the device nothing to do? Asked once the copy is under way: behind steps that
+        still run it costs nothing, and is not waited for.
+
+    Raises:
+      ValueError: as `put_feed`.
+    """
+    began = time.perf_counter()
+    placed = put_feed(feed, mesh, rows)
+    if not is_idle():
+        return placed, 0.0
+    # `put_feed` may return before the copy is there. A step could not begin without it either, so
+    # that to wait for it, which alone shows how long it takes, costs an idle device nearly nothing.
+    jax.block_until_ready(placed)
+    return placed, time.perf_counter() - began
 
 
 class HostDispatcher:
@@ -66,7 +90,9 @@ class HostDispatcher:
     def prepare(self, step: int, is_idle: Callable[[], bool]) -> Any:
         """The next feed."""
         del step
-        return put_feed(self._feeder.next(is_idle), self._mesh, self._rows)
+        feed, seconds = put_timed(self._feeder.next(is_idle), self._mesh, self._rows, is_idle)
+        self.wait_seconds += seconds
+        return feed
 
     def dispatch(
         self, state: TrainState, prepared: Any, seed: Int[Array, ""]
@@ -106,8 +132,10 @@ class LiveDispatcher:
         """One iteration."""
         drawn = jax.device_get(self._draw(state.memory, seed, state.step))
         began = time.perf_counter()
-        feed = put_feed(self._feeds.with_replay(prepared, drawn), self._mesh, self._rows)
+        read = self._feeds.with_replay(prepared, drawn)
         self.wait_seconds += time.perf_counter() - began
+        feed, seconds = put_timed(read, self._mesh, self._rows, lambda: True)
+        self.wait_seconds += seconds
         return *self._call(state, feed, seed), 1
 
     def close(self) -> None:

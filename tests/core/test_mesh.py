@@ -1,6 +1,7 @@
 """Any mesh gives the same run; rules split what they name and what divides."""
 
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -57,31 +58,55 @@ def test_eight_devices_train_like_one(tmp_path, on_one_device, sizes):
     assert layout["kernel"][1:] == [8, 4 if sizes == (0, 1, 1) else 2]
 
 
-def together(path, stop_at=-1):
-    """Exit statuses of two processes that train the toy together."""
+def together(path, count=2, stop_at=-1):
+    """Exit statuses of so many processes that train the toy together."""
     port = children.free_port()
     started = [
-        children.start(children.train_together, str(path), index, 2, port, stop_at)
-        for index in (0, 1)
+        children.start(children.train_together, str(path), index, count, port, stop_at)
+        for index in range(count)
     ]
     return [children.status(process) for process in started]
 
 
-def test_two_processes_train_like_one_and_stop_together(tmp_path, on_one_device, capsys):
-    assert together(tmp_path, stop_at=11) == [0, 0]
-    outcomes = [json.loads((tmp_path / f"outcome{i}.json").read_text()) for i in (0, 1)]
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """A workdir in which two processes have been told to stop between two of their checkpoints."""
+    path = tmp_path_factory.mktemp("stopped")
+    assert together(path, stop_at=11) == [0, 0]
+    return path
+
+
+def test_two_processes_stop_together(stopped):
+    outcomes = [json.loads((stopped / f"outcome{i}.json").read_text()) for i in (0, 1)]
     assert outcomes[0] == outcomes[1]
     assert outcomes[0]["stopped"]
     assert 11 - 3 <= outcomes[0]["step"] < toy.STEPS
-    assert together(tmp_path) == [0, 0]
+
+
+def test_four_processes_train_like_one(tmp_path, on_one_device):
+    assert together(tmp_path, 4) == [0] * 4
     assert_like(tmp_path, on_one_device)
-    # One process reads what two have written, and says what that means.
-    alone = toy.toy_train(tmp_path)
-    assert alone.timing["steps"] == 0
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_what_two_processes_have_saved_others_finish(tmp_path, stopped, on_one_device, count):
+    path = shutil.copytree(stopped, tmp_path / "run")
+    assert together(path, count) == [0] * count
+    assert_like(path, on_one_device)
+    done = json.loads((path / "outcome0.json").read_text())
+    assert done == {"stopped": False, "step": toy.STEPS}
+
+
+def test_one_process_finishes_what_two_have_saved(tmp_path, stopped, on_one_device, capsys):
+    path = shutil.copytree(stopped, tmp_path / "run")
+    saved = json.loads((path / "outcome0.json").read_text())["step"]
+    alone = toy.toy_train(path)
+    assert alone.timing["steps"] == toy.STEPS - saved > 0
     said = capsys.readouterr().err
     assert "not bit-equal" in said
     assert "processes was 2, is 1" in said
-    np.testing.assert_array_equal(alone.state.memory.ids, on_one_device[0][".memory.ids"])
+    np.savez(path / children.STATE, **toy.host_state(alone))
+    assert_like(path, on_one_device)
 
 
 class FakeMesh:

@@ -1,7 +1,8 @@
 """Iterations of plain, well-written PyTorch, timed when asked: one line of JSON per request.
 
 Run by `python -m mmgen.bench --peer` in an environment with torch and numpy. A line N on the input
-makes N iterations; the answer holds their seconds and the last loss. Nothing of mmgen is imported.
+makes N iterations; the answer holds their seconds, the last loss, and `lengths`, the positions of
+the sequences of every pass so far. Nothing of mmgen is imported.
 """
 
 import argparse
@@ -41,7 +42,12 @@ class Learner:
             model.parameters(), lr=1e-4, eps=1e-8, weight_decay=0.0, fused=True
         )
         self.autocast = dtype == "bfloat16"
-        self.forward = torch.compile(model) if compiled else model
+        self.compiled = torch.compile(model) if compiled else model
+        self.lengths: set[tuple[int, ...]] = set()
+
+    def forward(self, batch: Batch) -> Tensor:
+        self.lengths.add(self.model.lengths(batch))
+        return self.compiled(batch)
 
     def loss(self, batch: Batch) -> Tensor:
         with torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
@@ -121,6 +127,7 @@ def main() -> None:
     parser.add_argument("--variant", choices=("eager", "compile"), required=True)
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--released", action="store_true", help="the whole image is an object")
+    parser.add_argument("--packed", action="store_true", help="VLBERT without gaps in a row")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
@@ -132,7 +139,7 @@ def main() -> None:
             **{**sizes, **CROSSED[arguments.size]}, release=arguments.released
         )
     else:
-        model = VLBERT(**sizes, whole_image_object=arguments.released)
+        model = VLBERT(**sizes, whole_image_object=arguments.released, packed=arguments.packed)
     learner = Learner(model.train(), arguments.dtype, arguments.variant == "compile")
     iterate: Callable[[Batch, Batch], Tensor] = getattr(learner, arguments.algorithm)
     print(json.dumps({"torch": torch.__version__}), flush=True)
@@ -141,7 +148,8 @@ def main() -> None:
         for _ in range(int(line)):
             loss = iterate(stream, replay)
         seconds = time.perf_counter() - began
-        print(json.dumps({"seconds": seconds, "loss": float(loss)}), flush=True)
+        answer = {"seconds": seconds, "loss": float(loss), "lengths": sorted(learner.lengths)}
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

@@ -92,6 +92,10 @@ class LXMERT(nn.Module):
             text, visual = layer(text, visual, text_mask, visual_mask)
         return self.head(text, self.word.weight)
 
+    def lengths(self, batch: dict[str, Tensor]) -> tuple[int, int]:
+        """Positions of the sequences of text and of objects."""
+        return batch["tokens"].shape[1], batch["object_mask"].shape[1] + self.release
+
     def objects(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         features, boxes, valid = batch["features"], batch["boxes"], batch["object_mask"]
         if not self.release:
