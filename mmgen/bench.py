@@ -1,12 +1,14 @@
 """Seconds of an iteration, per algorithm and model, on random data of the published shape.
 
     python -m mmgen.bench [--algorithms=er,mir] [--models=vlbert] [--dtype=float32] [--peer]
+    python -m mmgen.bench --config=configs/visCOLL_mir10k.py:model=lxmert
     python -m mmgen.bench --seeds=3 [--algorithms=er]
 
 Reads no data set and imports no data or logging library. What is timed is a whole iteration, the
 memory's inserts included, at one padded shape; utilisation is the model's floating-point operations
 over the rate of a matrix product, measured in the same process at the same dtype, the highest of
-several times. The second form takes turns between several seeds in one program and one.
+several times. The second form takes algorithm, model and sizes from a config, where no option gives
+them; the third takes turns between several seeds in one program and one.
 """
 
 import argparse
@@ -20,6 +22,7 @@ from collections.abc import Sequence
 import jax
 
 from mmgen.benchmark.accelerator_report import clock_table
+from mmgen.benchmark.from_config import step_of
 from mmgen.benchmark.measure import device_facts
 from mmgen.benchmark.memory_growth import memory_growth
 from mmgen.benchmark.peer import check_peer, compare_with_peer, peer_table
@@ -44,9 +47,8 @@ PATIENCE = 3600.0
 
 def main(argv: list[str] | None = None) -> int:
     """Measures what is asked for, prints tables and writes JSON."""
-    arguments = _arguments(argv)
     try:
-        return _measure(arguments)
+        return _measure(_arguments(argv))
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
@@ -59,6 +61,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
+    add("--config", help="FILE[:arguments] whose step is timed")
     add("--algorithms", default="plain,er,agem,mir", help="names, separated by commas")
     add("--models", default="vlbert", help="vlbert, lxmert or both")
     add("--size", help="of the models, as config.model.size; default paper, with --seeds small")
@@ -74,7 +77,18 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--peer_python", default=sys.executable, help="interpreter that has torch and numpy")
     add("--peer_variants", default="eager", help="eager, compile or both")
     add("--out", type=pathlib.Path, help="file for everything measured, as JSON")
+    parser.set_defaults(settings={})
     arguments = parser.parse_args(argv)
+    if arguments.config:
+        step = step_of(arguments.config)
+        parser.set_defaults(
+            algorithms=step["algorithm"],
+            models=step["model"],
+            **{key: step[key] for key in ("size", "dtype", "batch_size")},
+        )
+        arguments = parser.parse_args(argv)
+        if arguments.algorithms == step["algorithm"]:
+            arguments.settings = step["settings"]
     arguments.size = arguments.size or (SEEDS_SIZE if arguments.seeds else "paper")
     return arguments
 
@@ -85,8 +99,9 @@ def _measure(arguments: argparse.Namespace) -> int:
     # The first step is to be timed as a user meets it.
     jax.config.update("jax_enable_compilation_cache", False)
     scale = _scale(arguments)
+    own = (("settings", arguments.settings),) if arguments.settings else ()
     cases = [
-        Case(model, algorithm, scale.batch_size, arguments.chunk)
+        Case(model, algorithm, scale.batch_size, arguments.chunk, own)
         for model in models
         for algorithm in algorithms
     ]
@@ -149,7 +164,7 @@ def _setting(scale: Scale) -> str:
 
 def _measure_seeds(record: Record, scale: Scale, cases: Sequence[Case], count: int) -> None:
     for case in cases:
-        record.append("seeds", compare_seeds(scale, count, case.model, case.algorithm))
+        record.append("seeds", compare_seeds(scale, count, case))
     print(_setting(scale))
     print(turn_table(record.values["seeds"]))
 

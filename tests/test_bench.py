@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import pathlib
 import subprocess
 import sys
 import time
@@ -103,6 +104,24 @@ def test_bench_prints_a_table_and_writes_json(tmp_path, capsys):
     assert case["host_ms"] > 0 and 0 < case["host_utilisation"] < 1
     assert case["host_first_step_seconds"] > case["host_ms"] / 1e3
     assert 0 <= case["data_wait_share"] < 1 and case["fed_ms"] > 0
+
+
+def test_a_config_says_which_step_is_timed(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(pathlib.Path(__file__).parents[1])
+    config = "--config=configs/visCOLL_mir10k.py"
+    small = [option for option in BENCH if not option.startswith(("--algorithms", "--batch_size"))]
+    out = tmp_path / "bench.json"
+    assert bench.main([*small, "--batch_size=4", config, f"--out={out}"]) == 0
+    (case,) = json.loads(out.read_text())["cases"]
+    assert (case["name"], case["draws"]) == ("mir vlbert x4", [80])
+    for wrong, words in (
+        ("visCOLL_der10k.py", "algorithm.name='der', and the bench times plain, er"),
+        ("visCOLL_er10k.py:profile=release", "profile='release'"),
+        ("visCOLL_balanced_sqrt10k.py", "memory.policy='balanced_sqrt'"),
+        ("compact_l.py", "of kind compact"),
+    ):
+        assert bench.main([f"--config=configs/{wrong}"]) == 2
+        assert words in capsys.readouterr().err
 
 
 def test_a_case_with_settings_of_its_own_is_timed(tmp_path):

@@ -144,7 +144,11 @@ def compare_with_peer(scale: Scale, case: Case, python: str, variant: str) -> di
     """
     workload = scale.clocked().with_full_row(scale.bucket)
     subject = scale.subject(
-        workload, model=case.model, algorithm=case.algorithm, buckets=(scale.bucket,)
+        workload,
+        model=case.model,
+        algorithm=case.algorithm,
+        buckets=(scale.bucket,),
+        **dict(case.settings),
     )
     store = host_store(workload)
     rows = [

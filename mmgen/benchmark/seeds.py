@@ -27,7 +27,7 @@ SIZE = "small"
 """As `config.model.size`: models so small that one seed leaves an accelerator idle."""
 
 
-def compare_seeds(scale: Scale, count: int, model: str, algorithm: str) -> dict[str, Any]:
+def compare_seeds(scale: Scale, count: int, case: Case) -> dict[str, Any]:
     """An iteration of `count` seeds over one of a single seed, in turns.
 
     Args:
@@ -41,11 +41,14 @@ def compare_seeds(scale: Scale, count: int, model: str, algorithm: str) -> dict[
       RuntimeError: a program is not compiled within `scale.compile_seconds`.
     """
     subject = scale.subject(
-        scale.clocked(), model=model, algorithm=algorithm, buckets=(scale.bucket,)
+        scale.clocked(),
+        model=case.model,
+        algorithm=case.algorithm,
+        buckets=(scale.bucket,),
+        **dict(case.settings),
     )
     mesh = make_mesh()
-    name = Case(model, algorithm, scale.batch_size, 0).name
-    sides = [_Side(name, subject, scale, mesh, number) for number in (1, count)]
+    sides = [_Side(case.name, subject, scale, mesh, number) for number in (1, count)]
     attempts = compile_all(
         {side.name: side.compile for side in sides},
         threads=scale.threads,
@@ -53,14 +56,14 @@ def compare_seeds(scale: Scale, count: int, model: str, algorithm: str) -> dict[
     )
     if attempts.failures:
         raise RuntimeError(f"not compiled: {attempts.failures}")
-    turns = [side.turn(model, attempts.programs[side.name]) for side in sides]
+    turns = [side.turn(case.model, attempts.programs[side.name]) for side in sides]
     return time_turns(turns, group=scale.group, seconds=len(sides) * scale.clock_seconds)
 
 
 def seeds(record: Record, scale: Scale) -> None:
     """A stage of the accelerator check: ER on VLBERT, `SEEDS` seeds against one."""
     small = dataclasses.replace(scale, size=SIZE if scale.size == "paper" else scale.size)
-    record.append("seeds", compare_seeds(small, SEEDS, "vlbert", "er"))
+    record.append("seeds", compare_seeds(small, SEEDS, Case("vlbert", "er", small.batch_size, 0)))
 
 
 class _Side:
