@@ -29,6 +29,8 @@ from mmgen.data.folder import FolderWriter, read_manifest
 from mmgen.errors import UserError
 
 KIND = "compact"
+EPIC = "EPIC_100_"
+"""What the names of EPIC-KITCHENS' files begin with."""
 
 
 class CompactDataset:
@@ -110,6 +112,18 @@ class CompactDataset:
                 [target_compound(one, level) not in known for one in self.split(name)], bool
             )
         return self._unseen[name]
+
+
+def is_epic(info: Mapping[str, Any]) -> bool:
+    """Whether a data set is EPIC-KITCHENS, beside which published values may stand.
+
+    Told by the names of its sources, which every manifest has: a data set of one's own is read from
+    files of other names, and a world from none.
+
+    Args:
+      info: the manifest, finished or not.
+    """
+    return bool(info["sources"]) and all(name.startswith(EPIC) for name in info["sources"])
 
 
 def target_compound(instance: Instance, level: str) -> tuple:

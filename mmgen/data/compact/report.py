@@ -32,7 +32,7 @@ def report_text(facts: dict[str, Any]) -> str:
         _split(facts["split"], facts["published"]),
         _scores(facts["split"], facts["seeds"], facts["published"], _heldout(facts["settings"])),
         _leakage(facts["split"]["leakage"]),
-        _golden(facts["split"]["golden"]),
+        _golden(facts["split"]["golden"]) if facts["published"] else [],
         _features(facts["features"]),
         _vocabulary(facts["vocabulary"]),
         _figures(facts["figures"]),
@@ -53,7 +53,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
 def _beside(
     head: Sequence[str], last: str, rows: Iterable[Sequence[Any]], published: bool
 ) -> list[str]:
-    """A table whose last column holds published values, without it for a world."""
+    """A table whose last column holds published values, without it where there are none."""
     return _table((*head, last), rows) if published else _table(head, [row[:-1] for row in rows])
 
 

@@ -11,7 +11,7 @@ from tiny_epic import COLUMNS, clip_row, rows, write_csv, write_raw
 from mmgen.data.build import build, main
 from mmgen.data.builders.compact import DEFAULTS, dataset_name, make_recipe
 from mmgen.data.builders.request import BuildRequest
-from mmgen.data.compact.dataset import open_compact, verify_compact
+from mmgen.data.compact.dataset import is_epic, open_compact, verify_compact
 from mmgen.data.compact.facts import seed_facts
 from mmgen.data.compact.samples import FIELDS
 from mmgen.data.compact.splits import SplitSettings
@@ -123,6 +123,21 @@ def test_the_report_holds_every_table(full):
     for heading in ("Clips", "Windows", "Split", "Leakage", "Vocabulary", "Figures"):
         assert f"## {heading}\n" in text
     assert "(Fig. 4)" in text
+
+
+def test_published_values_stand_beside_epic_kitchens_alone(raw, tmp_path, full):
+    text = (full.root / "report.md").read_text()
+    assert "ublished" not in text
+    assert not is_epic(full.info)
+    own = {path.name for path in raw.iterdir()}
+    for name in own:
+        (raw / name).rename(raw / f"EPIC_100_{name}")
+    epic = small(raw, tmp_path / "epic")
+    assert is_epic(epic.info)
+    assert "Published: 22,136" in (epic.root / "report.md").read_text()
+    # Class lists of EPIC-KITCHENS do not make one's own clips its.
+    (raw / "EPIC_100_train.csv").rename(raw / "train.csv")
+    assert not is_epic(small(raw, tmp_path / "mixed").info)
 
 
 def test_a_seed_without_a_split_is_in_the_report(tiny):
