@@ -117,7 +117,9 @@ def prepare(config: ConfigDict) -> CompactExperiment:
       UserError: whatever the user can mend, in one sentence.
     """
     dataset = locate_compact(config)
-    return build(resolve(config, dataset.info), dataset)
+    config = resolve(config, dataset.info)
+    check_missing(config, dataset)
+    return build(config, dataset)
 
 
 def build(config: ConfigDict, dataset: CompactDataset) -> CompactExperiment:
@@ -167,6 +169,21 @@ def input_groups(config: ConfigDict, dataset: CompactDataset) -> tuple[tuple[str
     return tuple(group for group in kept if group)
 
 
+def check_missing(config: ConfigDict, dataset: CompactDataset) -> None:
+    """UserError where the run reads a modality that too many clips lack, see the builder."""
+    allowed = config.dataset.max_missing
+    names = {name for group in input_groups(config, dataset) for name in group}
+    for name in sorted(names | {config.model.language} & set(dataset.modalities)):
+        facts = dataset.info["features"][name]
+        share = len(facts["missing"]) / facts["clips"]
+        if share > allowed:
+            raise UserError(
+                f"{100 * share:.1f} % of the clips of the data set {dataset.info['name']} lack the "
+                f"features {name!r}, more than config.dataset.max_missing={allowed} allows: "
+                "extract them and build it again, or allow more."
+            )
+
+
 def make_inputs(
     config: ConfigDict, dataset: CompactDataset, groups: tuple[tuple[str, ...], ...]
 ) -> Inputs:
@@ -183,7 +200,6 @@ def make_inputs(
         features={name: dataset.features(name) for name in names},
         shuffled=tuple(config.dataset.shuffled),
         dropped=tuple(config.dataset.dropped),
-        max_missing=config.dataset.max_missing,
     )
 
 

@@ -23,7 +23,7 @@ from jaxtyping import Int
 
 from mmgen.algorithms.base import Feed
 from mmgen.data.buckets import bucket_index, choose_buckets
-from mmgen.data.compact.clip_features import MAX_MISSING, ClipFeatures, require_rows
+from mmgen.data.compact.clip_features import ClipFeatures
 from mmgen.data.compact.samples import Instance
 from mmgen.data.compact.vocabulary import ATOMS, EOS, PAD, AtomLabels, CompactVocabulary
 from mmgen.data.compact.windows import TARGET
@@ -62,7 +62,6 @@ class Inputs:
       features: modality -> features of the clips.
       shuffled: modalities that each window takes from another window of its split (a control).
       dropped: modalities that are absent everywhere, as if no clip had them (a control).
-      max_missing: share of a split's input clips that a modality may lack.
     """
 
     vocabulary: CompactVocabulary
@@ -71,7 +70,6 @@ class Inputs:
     features: Mapping[str, ClipFeatures] = dataclasses.field(default_factory=dict)
     shuffled: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
-    max_missing: float = MAX_MISSING
 
     def __post_init__(self) -> None:
         """Refuse choices that do not fit together."""
@@ -96,7 +94,7 @@ class EncodedSplit:
       inputs: what goes into a batch.
 
     Raises:
-      UserError: a modality lacks too many clips, or is of other videos.
+      UserError: the features of a modality have no row for a clip.
 
     Attributes:
       text_length: int32[n], tokens of the input text.
@@ -126,7 +124,13 @@ class EncodedSplit:
     def _clip_rows(
         self, name: str, store: ClipFeatures, clips: Sequence[str]
     ) -> Int[np.ndarray, "n 3"]:
-        rows = require_rows(store, clips, max_missing=self._inputs.max_missing)
+        rows = store.rows(clips)
+        if (rows < 0).any():
+            # The builder gives every clip of its windows a row, an absent one where it must.
+            lacking = clips[int(np.argmax(rows < 0))]
+            raise UserError(
+                f"{store.path} lacks clip {lacking} of the data set: build the data set again"
+            )
         rows = rows.reshape(-1, TARGET)
         if name in self._inputs.dropped:
             return np.full_like(rows, -1)
