@@ -32,6 +32,7 @@ from mmgen.errors import UserError
 from mmgen.models.crossmodal import WORDS, CrossModal, make_crossmodal
 from mmgen.settings.compact import resolve
 from mmgen.settings.durations import total_steps
+from mmgen.settings.unused_compact import check_used
 from mmgen.tasks.atoms import make_atoms_task
 from mmgen.tasks.base import Task
 from mmgen.tasks.next_utterance import make_next_utterance_task
@@ -116,6 +117,7 @@ def prepare(config: ConfigDict) -> CompactExperiment:
     Raises:
       UserError: whatever the user can mend, in one sentence.
     """
+    check_used(config)
     dataset = locate_compact(config)
     config = resolve(config, dataset.info)
     check_missing(config, dataset)

@@ -32,7 +32,15 @@ LOWEST_TARGET = 0.1
 """Below it even the split with the most alike compounds need not come."""
 NEAR_TARGET = 0.02
 AT_RANDOM = ("random", "random_by_video")
-SEARCH = ("target_dc", "unseen", "profile", "validation")
+SEARCH = (
+    "target_dc",
+    "unseen",
+    "profile",
+    "validation",
+    "atoms_from",
+    "atom_limit",
+    "ties",
+)
 """Settings of the search for a divergence, which splits at random do not make."""
 
 VALIDATION_SHARE = 0.1

@@ -174,9 +174,9 @@ def test_skipped_rows_are_in_the_report(tmp_path):
 
 def test_the_command_line(raw, tmp_path, capsys):
     out = tmp_path / "out"
-    main(["compact", "--raw", str(raw), "--out", str(out), "--split=random", "--seed=2", *COMMAND])
-    assert "data set compact_random_atom-limit-0.2_n60-20-20_s2" in capsys.readouterr().out
-    root = out / "compact_random_atom-limit-0.2_n60-20-20_s2"
+    main(["compact", "--raw", str(raw), "--out", str(out), "--split=resplit", "--seed=2", *COMMAND])
+    assert "data set compact_resplit_atom-limit-0.2_n60-20-20_s2" in capsys.readouterr().out
+    root = out / "compact_resplit_atom-limit-0.2_n60-20-20_s2"
     main(["--check", str(root)])
     assert "every checksum is right" in capsys.readouterr().out
     with pytest.raises(UserError, match="built already"):
@@ -187,7 +187,7 @@ def test_the_command_line(raw, tmp_path, capsys):
                 str(raw),
                 "--out",
                 str(out),
-                "--split=random",
+                "--split=resplit",
                 "--seed=2",
                 *COMMAND,
             ]

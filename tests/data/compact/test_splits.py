@@ -170,6 +170,9 @@ def test_what_cannot_be_had_is_one_sentence(many, change, complaint):
             for split in ("random", "random_by_video")
             for name, value in (
                 ("validation", "train"),
+                ("ties", "item"),
+                ("atoms_from", "window"),
+                ("atom_limit", 0.3),
                 ("target_dc", 0.6),
                 ("unseen", "window"),
                 ("profile", "literal"),
@@ -180,7 +183,7 @@ def test_what_cannot_be_had_is_one_sentence(many, change, complaint):
 )
 def test_choices_that_others_make_void_are_one_sentence(change, complaint):
     with pytest.raises(UserError, match=complaint) as caught:
-        SMALL._replace(**change).check()
+        SplitSettings()._replace(**change).check()
     assert "\n" not in str(caught.value)
 
 
