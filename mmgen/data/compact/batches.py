@@ -23,7 +23,7 @@ from jaxtyping import Int
 
 from mmgen.algorithms.base import Feed
 from mmgen.data.buckets import bucket_index, choose_buckets
-from mmgen.data.compact.clip_features import ClipFeatures
+from mmgen.data.compact.clip_features import FIELDS_OF_BATCH, ClipFeatures
 from mmgen.data.compact.samples import Instance
 from mmgen.data.compact.vocabulary import ATOMS, EOS, PAD, AtomLabels, CompactVocabulary
 from mmgen.data.compact.windows import TARGET
@@ -34,9 +34,6 @@ from mmgen.errors import UserError
 
 TASKS = ("utterance", *ATOMS)
 """What is predicted: the target's narration, its verb or its noun."""
-
-OWN_FIELDS = ("ids", "mask", "text", "target", "label")
-"""Fields of a batch that are no modality."""
 
 
 class Widths(NamedTuple):
@@ -78,8 +75,10 @@ class Inputs:
         if (self.labels is None) != (self.task == "utterance"):
             raise ValueError("labels belong to the tasks verb and noun")
         for name in self.features:
-            if name in OWN_FIELDS:
-                raise UserError(f"a modality cannot be called {name!r}: rename its folder")
+            if name in FIELDS_OF_BATCH:
+                raise UserError(
+                    f"a modality cannot be called {name!r}: build the data set with another name"
+                )
         for name in (*self.shuffled, *self.dropped):
             if name not in self.features:
                 known = ", ".join(self.features) or "none"

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from mmgen.data.builders.rawfiles import read_table
 from mmgen.data.compact.classes import ClassList, literal_list
+from mmgen.data.compact.reserved import RESERVED
 from mmgen.errors import UserError
 
 COLUMNS = (
@@ -197,6 +198,13 @@ def _clip(row: dict[Any, Any], guessed: bool, verbs: ClassList, nouns: ClassList
     if not clip.narration or not clip.verb:
         empty = "verb" if clip.narration else "narration"
         raise _Fault("empty narrations or verbs", f"{empty} is empty")
+    for word in clip.narration.split():
+        if word in RESERVED:
+            raise _Fault(
+                "reserved words",
+                f"narration {clip.narration!r} holds {word!r}, which means something else in an "
+                "input",
+            )
     if guessed and clip.narration_id in CORRECTED:
         return _corrected(clip)
     return clip

@@ -13,12 +13,11 @@ from typing import Self
 import numpy as np
 from jaxtyping import Int
 
+from mmgen.data.compact.reserved import RESERVED, SEPARATOR, SPECIALS
 from mmgen.data.compact.samples import Instance
-from mmgen.data.compact.text import SEPARATOR
 from mmgen.errors import UserError
 
 PAD, BOS, EOS, UNK, SEP = range(5)
-SPECIALS = ("[PAD]", "[BOS]", "[EOS]", "[UNK]", "[SEP]")
 
 UNSEEN = -1
 """Label of a verb or noun that is no target of train."""
@@ -45,7 +44,7 @@ class CompactVocabulary:
         # Texts hold the separator as they are written.
         self._ids[_DOT] = SEP
         for token in tokens:
-            if token in SPECIALS or token == _DOT or token.split() != [token]:
+            if token in RESERVED or token.split() != [token]:
                 raise UserError(
                     f"{token!r} cannot be a word of the vocabulary: rename it in the csv"
                 )

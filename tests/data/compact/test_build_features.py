@@ -100,6 +100,23 @@ def test_a_folder_without_features_is_refused(raw, tmp_path):
         build_with(raw, tmp_path / "out", None, max_missing=3)
 
 
+@pytest.mark.parametrize("name", ["text", "target", "label", "ids", "mask"])
+def test_a_modality_that_batches_have_another_use_for_is_refused(raw, tmp_path, name):
+    source = write_source(tmp_path / "source", name)
+    with pytest.raises(UserError, match=rf"{name}/manifest\.json: .* be called '{name}'"):
+        build_with(raw, tmp_path / "out", source)
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_two_folders_of_one_modality_are_refused(raw, tmp_path):
+    source = write_source(tmp_path / "source", "audio")
+    (source / "audio").rename(source / "a")
+    write_source(source, "audio")
+    with pytest.raises(UserError, match=r"/audio and .*/a both hold the modality 'audio'"):
+        build_with(raw, tmp_path / "out", source)
+    assert not list((tmp_path / "out").iterdir())
+
+
 def test_changed_features_are_found(raw, tmp_path):
     source = write_source(tmp_path / "source", "audio")
     dataset = build_with(raw, tmp_path / "out", source)
