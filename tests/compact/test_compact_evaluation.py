@@ -137,6 +137,17 @@ def test_words_and_labels_are_told_by_number_and_fingerprint(plain):
     assert words_and_labels(build(settings(plain, **changes), plain).inputs)["labels"] is None
 
 
+@pytest.mark.parametrize(("batch_size", "steps"), [(1, 12), (3, 6), (4, 3), (32, 3)])
+def test_epochs_are_whole_batches(plain, batch_size, steps):
+    """An epoch of four windows ends with a padded batch where the size does not divide them."""
+    changes = {"model.inputs": (), "total.epochs": 3.0, "batch_size": batch_size}
+    experiment = build(settings(plain, **changes), plain)
+    assert len(plain.split("train")) == 4
+    assert experiment.num_steps == len(experiment.feeds()) == steps
+    assert experiment.num_steps == 3 * experiment.steps_per_epoch
+    assert experiment.eval_steps == tuple(steps * epoch // 3 for epoch in (1, 2, 3))
+
+
 def test_the_batches_of_all_splits_have_one_of_few_shapes(plain):
     experiment = build(settings(plain, **{"model.inputs": ()}), plain)
     shapes = {
