@@ -142,7 +142,7 @@ def common_summary(
         "data_seed": config.data_seed,
         "wall_seconds": round(wall_seconds, 3),
         "device": provenance.device(),
-        "versions": provenance.versions(),
+        "versions": provenance.versions("sacrebleu"),
         "git": provenance.git_state(),
         "command": command,
         "licences": info["licences"],

@@ -1,7 +1,8 @@
 """What the scores of CompAct need besides the records: `evals/context.json` of a workdir.
 
     task, form, splits   "utterance", "verb" or "noun"; form of the predictions; evaluated splits
-    dataset              name, fingerprint, world, settings of the split, sizes
+    dataset              name, fingerprint, world, epic (is it EPIC-KITCHENS?), settings of the
+                         split, sizes
     verbs, nouns         strings of the class lists -> class
     narrations           plain narration of train -> [verb, noun, verb class, noun class]
     phrases              joined words of train
@@ -25,7 +26,7 @@ from mmgen.compact.forms import FORMS
 from mmgen.compact.judging import Judge
 from mmgen.compact.records import TASKS, make_records
 from mmgen.compact.scores import quality
-from mmgen.data.compact.dataset import CompactDataset, target_compound
+from mmgen.data.compact.dataset import CompactDataset, is_epic, target_compound
 from mmgen.data.compact.samples import Instance
 from mmgen.data.compact.text import JOINER, joined_noun, joined_verb
 from mmgen.evaluation.context import Context
@@ -66,6 +67,7 @@ def make_context(
         "splits": list(splits),
         "dataset": {
             **{key: info[key] for key in ("name", "fingerprint", "world")},
+            "epic": is_epic(info),
             **{key: settings.get(key) for key in SETTINGS},
             "splits": {
                 name: {key: facts[key] for key in ("examples", "videos", "clips")}

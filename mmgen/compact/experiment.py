@@ -32,6 +32,7 @@ from mmgen.errors import UserError
 from mmgen.models.crossmodal import WORDS, CrossModal, make_crossmodal
 from mmgen.settings.compact import resolve
 from mmgen.settings.durations import total_steps
+from mmgen.settings.unused_compact import check_used
 from mmgen.tasks.atoms import make_atoms_task
 from mmgen.tasks.base import Task
 from mmgen.tasks.next_utterance import make_next_utterance_task
@@ -116,8 +117,11 @@ def prepare(config: ConfigDict) -> CompactExperiment:
     Raises:
       UserError: whatever the user can mend, in one sentence.
     """
+    check_used(config)
     dataset = locate_compact(config)
-    return build(resolve(config, dataset.info), dataset)
+    config = resolve(config, dataset.info)
+    check_missing(config, dataset)
+    return build(config, dataset)
 
 
 def build(config: ConfigDict, dataset: CompactDataset) -> CompactExperiment:
@@ -167,6 +171,21 @@ def input_groups(config: ConfigDict, dataset: CompactDataset) -> tuple[tuple[str
     return tuple(group for group in kept if group)
 
 
+def check_missing(config: ConfigDict, dataset: CompactDataset) -> None:
+    """UserError where the run reads a modality that too many clips lack, see the builder."""
+    allowed = config.dataset.max_missing
+    names = {name for group in input_groups(config, dataset) for name in group}
+    for name in sorted(names | {config.model.language} & set(dataset.modalities)):
+        facts = dataset.info["features"][name]
+        share = len(facts["missing"]) / facts["clips"]
+        if share > allowed:
+            raise UserError(
+                f"{100 * share:.1f} % of the clips of the data set {dataset.info['name']} lack the "
+                f"features {name!r}, more than config.dataset.max_missing={allowed} allows: "
+                "extract them and build it again, or allow more."
+            )
+
+
 def make_inputs(
     config: ConfigDict, dataset: CompactDataset, groups: tuple[tuple[str, ...], ...]
 ) -> Inputs:
@@ -183,7 +202,6 @@ def make_inputs(
         features={name: dataset.features(name) for name in names},
         shuffled=tuple(config.dataset.shuffled),
         dropped=tuple(config.dataset.dropped),
-        max_missing=config.dataset.max_missing,
     )
 
 

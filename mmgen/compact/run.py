@@ -32,6 +32,7 @@ from mmgen.core.run_spec import Result
 from mmgen.core.state import parameter_count
 from mmgen.core.workdir import Workdir
 from mmgen.core.writers import make_writer
+from mmgen.data.compact.batches import Inputs
 from mmgen.errors import UserError
 from mmgen.evaluation.context import Context, write_context
 from mmgen.evaluation.predictions import record_path, saved_evaluations, write_records
@@ -227,11 +228,23 @@ def summary(
         "metrics": score_run(folder.root, context),
         "parameters": parameter_count(shapes.params),
         "small": not has_published_size(config.model),
+        **words_and_labels(experiment.inputs),
         "present": {
             name: split.present() for name, split in experiment.splits.items() if split.present()
         },
         "timing": outcome.timing,
         "parent": None,
+    }
+
+
+def words_and_labels(inputs: Inputs) -> dict[str, dict[str, Any] | None]:
+    """Number and fingerprint of the words that are read and written, and of a classifier's labels.
+
+    They follow from train and from the code that splits texts into words.
+    """
+    return {
+        name: None if rows is None else {"rows": len(rows), "fingerprint": rows.fingerprint}
+        for name, rows in (("vocabulary", inputs.vocabulary), ("labels", inputs.labels))
     }
 
 

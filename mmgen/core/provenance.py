@@ -14,10 +14,14 @@ from mmgen.core.cpu import usable_cores
 _VERSIONED = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "mmgen")
 
 
-def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide numbers."""
+def versions(*metrics: str) -> dict[str, str]:
+    """Versions of Python and of the packages that decide numbers.
+
+    Args:
+      metrics: packages that the scores of this run rest on besides.
+    """
     found = {"python": platform.python_version()}
-    for name in _VERSIONED:
+    for name in (*_VERSIONED, *metrics):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

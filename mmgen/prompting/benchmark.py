@@ -87,6 +87,7 @@ class Benchmark(NamedTuple):
       stages: in the order in which they are asked.
       score: `(replies, traits of the model) -> Scores`; must not need the models.
       cluster: what a cluster of the bootstrap is, in words ("group", "video", ...).
+      metrics: packages that the scores rest on, whose versions are recorded.
     """
 
     name: str
@@ -94,3 +95,4 @@ class Benchmark(NamedTuple):
     stages: tuple[Stage, ...]
     score: Callable[[Replies, Traits], Scores]
     cluster: str
+    metrics: tuple[str, ...] = ()

@@ -138,7 +138,7 @@ def summary(
         "stages": {name: as_facts(one) for name, one in found.tallies.items()},
         "wall_seconds": round(wall_seconds, 3),
         "device": provenance.device(),
-        "versions": provenance.versions(),
+        "versions": provenance.versions(*benchmark.metrics),
         "git": provenance.git_state(),
         "command": command,
         "parent": None,

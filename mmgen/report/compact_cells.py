@@ -48,6 +48,7 @@ class System(NamedTuple):
       task: "utterance", "verb" or "noun".
       model: published name of the model, or its inputs.
       world: is the data set built in?
+      epic: is it EPIC-KITCHENS, beside which published values may stand?
     """
 
     dataset: str
@@ -55,6 +56,7 @@ class System(NamedTuple):
     task: str
     model: str
     world: bool
+    epic: bool
 
     @property
     def label(self) -> str:
@@ -64,7 +66,7 @@ class System(NamedTuple):
     @property
     def place(self) -> "Place":
         """What a table about this run is about."""
-        return Place(self.dataset, self.split, self.task, self.world)
+        return Place(self.dataset, self.split, self.task, self.world, self.epic)
 
 
 class Place(NamedTuple):
@@ -74,6 +76,7 @@ class Place(NamedTuple):
     split: str
     task: str
     world: bool
+    epic: bool
 
     def table(self, evaluated: str) -> str:
         """Name of the published table of an evaluated split, "" if there is none."""
@@ -81,9 +84,9 @@ class Place(NamedTuple):
         return TABLES.get((self.task, split, evaluated), "")
 
     def published(self, evaluated: str, model: str) -> Row:
-        """Published values that may stand beside this place's; empty for a world."""
+        """Published values that may stand beside this place's; empty for other data."""
         table = self.table(evaluated)
-        if self.world or not table:
+        if not self.epic or not table:
             return {}
         keys = {"task": self.task} if table in ("table2", "table8") else {}
         return find_row(PAPER, table, model=model, **keys) or {}
@@ -101,6 +104,8 @@ def system_of(run: Run) -> System:
         task=config["task"],
         model=model or ", ".join([config["model.language"], *inputs]),
         world=dataset["world"],
+        # Runs from before it was recorded: what was no world stood beside published values.
+        epic=dataset.get("epic", not dataset["world"]),
     )
 
 

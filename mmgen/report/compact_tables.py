@@ -81,7 +81,7 @@ def quality_table(place: Place, groups: Sequence[Group], split: str) -> Table:
 
 def _columns(place: Place, split: str, score: Score) -> list[Column]:
     columns = []
-    if score.key and not place.world and place.table(split):
+    if score.key and place.epic and place.table(split):
         head = "BERTScore" if score.key == BERTSCORE else score.head
         columns.append(Column(f"{head} published", 2))
     columns += [
@@ -96,7 +96,7 @@ def _columns(place: Place, split: str, score: Score) -> list[Column]:
 
 def _cells(place: Place, split: str, score: Score, row: Row, group: Group | None) -> list[Cell]:
     cells: list[Cell] = []
-    if score.key and not place.world and place.table(split):
+    if score.key and place.epic and place.table(split):
         cells.append(row.get(score.key))
     found = group.summary_of(f"{split}/{score.metric}") if group else None
     cells += [None] * 3 if found is None else [percent(finite(v)) for v in found[:3]]
@@ -117,7 +117,7 @@ def _bertscores(place: Place, groups: Sequence[Group], split: str) -> list[Score
             if name.startswith(prefix)
         }
     )
-    if not names and place.table(split) and not place.world:
+    if not names and place.table(split) and place.epic:
         return [Score(BERTSCORE, "BERTScore", BERTSCORE)]
     heads = [f"BERTScore {name.removeprefix(BERTSCORE + '_')}" for name in names]
     return [
@@ -128,7 +128,7 @@ def _bertscores(place: Place, groups: Sequence[Group], split: str) -> list[Score
 
 def _rows(place: Place, groups: Sequence[Group], split: str) -> list[tuple[str, Group | None]]:
     """(model, group) in the paper's order; None where there is no run."""
-    table = "" if place.world else place.table(split)
+    table = place.table(split) if place.epic else ""
     known = [row["model"] for row in published(PAPER)[table]] if table else []
     models = dict.fromkeys([*known, *(group.method.model for group in groups)])
     rows: list[tuple[str, Group | None]] = []
@@ -169,6 +169,8 @@ def _notes(
             f"{place.dataset} is a built-in world, so no published value stands here; the optimum "
             "is that of the model's own inputs."
         )
+    elif not place.epic:
+        notes.append(f"{place.dataset} is not EPIC-KITCHENS, so no published value stands here.")
     elif place.table(split):
         notes.append(
             "Published values are for the authors' split, which is not public; these runs used "
@@ -235,7 +237,7 @@ def cost_table(place: Place, groups: Sequence[Group]) -> Table:
     )
     rows: list[Sequence[Cell]] = []
     for group in groups:
-        row = {} if place.world else find_row(PAPER, "table6", model=group.method.model) or {}
+        row = find_row(PAPER, "table6", model=group.method.model) or {} if place.epic else {}
         first = group.runs[0].summary
         rows.append(
             [
@@ -248,9 +250,11 @@ def cost_table(place: Place, groups: Sequence[Group]) -> Table:
                 hardware(group.runs),
             ]
         )
-    note = f"Published: {published(PAPER)['units']['minutes']}; our time includes the evaluations."
+    note = "Our time includes the evaluations."
+    if place.epic:
+        note = f"Published: {published(PAPER)['units']['minutes']}. {note}"
     table = Table(f"Table 6, {place_name(place)}", columns, rows, (note,))
-    return without_published(table) if place.world else table
+    return table if place.epic else without_published(table)
 
 
 def failure_table(place: Place, groups: Sequence[Group], split: str) -> Table:
@@ -269,7 +273,7 @@ def failure_table(place: Place, groups: Sequence[Group], split: str) -> Table:
         if mean(group, f"{split}/failure/items") is None:
             continue
         row = find_row(PAPER, "table15", model=group.method.model) or {}
-        shown = row if place.split == "mcd" and not place.world and split == "test" else {}
+        shown = row if place.split == "mcd" and place.epic and split == "test" else {}
         keys = ("train_of_all", "split_of_all", "train_ratio", "split_ratio")
         rows.append(
             [
@@ -286,7 +290,7 @@ def failure_table(place: Place, groups: Sequence[Group], split: str) -> Table:
         f"train, or of {split}. The paper does not say of what its ratios are."
     )
     table = Table(f"Table 15, {place_name(place)}", columns, rows, (note,))
-    return without_published(table) if place.world else table
+    return table if place.epic else without_published(table)
 
 
 def mean(group: Group | None, metric: str) -> float | None:

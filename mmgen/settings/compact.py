@@ -4,6 +4,7 @@ As in `mmgen.settings.defaults`: a key whose right value depends on the data set
 model is a placeholder, filled by `resolve` after the command line's overrides.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from mmgen.data.folder import PREPARED
 from mmgen.errors import UserError
 from mmgen.settings.args import Argument, apply_arguments, check_bare, key
 from mmgen.settings.resolve import get, set_missing
+from mmgen.settings.seeds import check_seeds
 from mmgen.settings.suggest import check_choice
 
 OPERATIONAL = (
@@ -116,10 +118,13 @@ POSITIVE = (
     "model.heads",
     "model.mlp",
     "model.classifier",
+    "model.cross_layers",
+    "model.cross_mlp",
     "model.scan_unroll",
     "optimizer.learning_rate",
     "control.stop_after",
     "decoding.beams",
+    "decoding.length",
     "evaluation.every",
     "evaluation.batch_size",
     "buckets.max",
@@ -170,7 +175,8 @@ def compact_config() -> ConfigDict:
     # Modalities that each window takes from another window, or that are absent everywhere.
     dataset.shuffled = ()
     dataset.dropped = ()
-    # Share of the clips that a modality may lack.
+    # Share of the data set's clips that a modality of the run may lack, whatever its builder was
+    # told.
     dataset.max_missing = 0.05
 
     model = config.model = ConfigDict()
@@ -311,10 +317,11 @@ def compact_arguments(config: ConfigDict, argument: str) -> ConfigDict:
 
 
 def check_early(config: ConfigDict) -> None:
-    """Refuses wrong choices before a data set is opened or built for them.
+    """Refuses what is wrong with any data set, before one is opened or built for it.
 
     Raises:
-      UserError: a value that is none of the choices.
+      UserError: a value that is none of the choices, a number out of range, a modality that stands
+        twice among the inputs, or no split to evaluate.
     """
     for path, choices in CHOICES.items():
         value = get(config, path)
@@ -322,6 +329,9 @@ def check_early(config: ConfigDict) -> None:
             check_choice(f"config.{path}", value, choices)
     if not config.dataset.name:
         raise UserError("config.dataset.name is empty; name a data set, e.g. 'kitchen_world'.")
+    check_seeds(config)
+    _check_numbers(config)
+    _check_names(config)
 
 
 def resolve(config: ConfigDict, info: Mapping[str, Any]) -> ConfigDict:
@@ -354,10 +364,40 @@ def resolve(config: ConfigDict, info: Mapping[str, Any]) -> ConfigDict:
     return config.lock()
 
 
-def _validate(config: ConfigDict) -> None:
+def _check_numbers(config: ConfigDict) -> None:
+    """Placeholders pass: `resolve` fills them and checks again."""
     for path in POSITIVE:
-        if get(config, path) <= 0:
-            raise UserError(f"config.{path} is {get(config, path)}; it must be positive.")
+        value = get(config, path)
+        if value is not None and value <= 0:
+            raise UserError(f"config.{path} is {value}; it must be positive.")
+    if (config.model.fused_layers or 0) < 0:
+        raise UserError(
+            f"config.model.fused_layers is {config.model.fused_layers}; it must not be negative."
+        )
+    if not 0 <= config.dataset.max_missing <= 1:
+        raise UserError(
+            f"config.dataset.max_missing is {config.dataset.max_missing}; it must lie between 0 "
+            "and 1."
+        )
+
+
+def _check_names(config: ConfigDict) -> None:
+    modalities = Counter(name for group in config.model.inputs for name in group.split("+"))
+    for name, count in modalities.items():
+        if count > 1:
+            raise UserError(f"config.model.inputs names {name!r} twice; leave one of them out.")
+    for path in ("evaluation.splits", "evaluation.curves"):
+        for name in get(config, path):
+            check_choice(f"config.{path}", name, ("train", "validation", "test"))
+    if not config.evaluation.splits:
+        raise UserError(
+            "config.evaluation.splits is empty; name what the final evaluation reads, e.g. "
+            "('validation', 'test')."
+        )
+
+
+def _validate(config: ConfigDict) -> None:
+    _check_numbers(config)
     if config.buckets.max > 3:
         raise UserError(f"config.buckets.max is {config.buckets.max}; at most 3 are compiled.")
     if not config.control.metric.startswith("validation/"):
@@ -368,6 +408,3 @@ def _validate(config: ConfigDict) -> None:
     names = STEERING if config.task == "utterance" else ATOM_STEERING
     metrics = [f"validation/{name}" for name in names]
     check_choice("config.control.metric", config.control.metric, metrics)
-    for path in ("evaluation.splits", "evaluation.curves"):
-        for name in get(config, path):
-            check_choice(f"config.{path}", name, ("train", "validation", "test"))

@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 
 from mmgen.errors import UserError
 from mmgen.settings.defaults import EVALUATIONS
+from mmgen.settings.seeds import check_seeds
 from mmgen.settings.sizes import SIZES
 from mmgen.settings.suggest import check_choice
 
@@ -231,6 +232,7 @@ def check(config: ConfigDict) -> None:
 
 
 def _check_numbers(config: ConfigDict) -> None:
+    check_seeds(config)
     for path in POSITIVE:
         value = get(config, path)
         if value is not None and value <= 0:

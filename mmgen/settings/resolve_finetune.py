@@ -6,6 +6,7 @@ from mmgen.errors import UserError
 from mmgen.models.lm.lora import LoraConfig, check_lora
 from mmgen.prompting.cobsat.instructions import MODELS, TABLES
 from mmgen.settings.resolve import get
+from mmgen.settings.seeds import check_seeds
 from mmgen.settings.suggest import check_choice
 
 CHOICES: dict[str, tuple] = {
@@ -45,6 +46,7 @@ def resolve(config: ConfigDict) -> ConfigDict:
         config.finetune.prompt = "caption" if is_package else "default"
     for path, choices in CHOICES.items():
         check_choice(f"config.{path}", get(config, path), choices)
+    check_seeds(config)
     for path in COUNTS:
         value = get(config, path)
         if value is not None and value < 1:

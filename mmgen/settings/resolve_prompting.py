@@ -8,6 +8,7 @@ from ml_collections import ConfigDict
 from mmgen.errors import UserError
 from mmgen.settings.cobsat import resolve_cobsat
 from mmgen.settings.resolve import get
+from mmgen.settings.seeds import check_seeds
 from mmgen.settings.suggest import check_choice
 
 CHOICES: dict[str, dict[str, tuple]] = {
@@ -63,6 +64,7 @@ def resolve(config: ConfigDict) -> ConfigDict:
         resolve_cobsat(config)
     for key, choices in CHOICES.get(name, {}).items():
         check_choice(f"config.{name}.{key}", config[name][key], choices)
+    check_seeds(config)
     check_choice("config.only", config.only, ("", "generate", "judge", "score"))
     _check_numbers(config)
     return config.lock()

@@ -44,7 +44,7 @@ def check_used(config: ConfigDict, algorithm_settings: Collection[str]) -> None:
                 for path in defaults
                 if path.startswith("algorithm.") and path.partition(".")[2] in algorithm_settings
             ]
-            _refuse(
+            refuse(
                 key,
                 value,
                 f"config.algorithm.name='{config.algorithm.name}' reads "
@@ -52,12 +52,13 @@ def check_used(config: ConfigDict, algorithm_settings: Collection[str]) -> None:
             )
         if config.memory.policy not in OF_POLICY.get(key, (config.memory.policy,)):
             policies = " or ".join(f"'{policy}'" for policy in OF_POLICY[key])
-            _refuse(key, value, f"only config.memory.policy={policies} reads it")
+            refuse(key, value, f"only config.memory.policy={policies} reads it")
         if key in NOT_OF_MODEL.get(config.model.factory, ()):
-            _refuse(key, value, f"config.model.factory='{config.model.factory}' does not read it")
+            refuse(key, value, f"config.model.factory='{config.model.factory}' does not read it")
         if key == "stream.reshuffle" and config.stream.kind != "iid_epochs":
-            _refuse(key, value, "only config.stream.kind='iid_epochs' reads it")
+            refuse(key, value, "only config.stream.kind='iid_epochs' reads it")
 
 
-def _refuse(key: str, value: object, why: str) -> None:
+def refuse(key: str, value: object, why: str) -> None:
+    """UserError for a key that nothing reads, and why."""
     raise UserError(f"config.{key} is {value!r}, but {why}; leave it out.")

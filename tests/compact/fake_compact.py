@@ -23,7 +23,9 @@ def make_run(root, model="L", seed=0, task="utterance", right=1, curves=False, e
       extra: names of what a built-in world knows, each 0.5 everywhere.
       data: see `make_dataset`.
     """
-    name = f"{data.get('split', 'mcd')}{'w' if data.get('world') else ''}"
+    name = (
+        f"{data.get('split', 'mcd')}{''.join(key[0] for key in ('world', 'own') if data.get(key))}"
+    )
     folder = root / "data" / name
     dataset = make_dataset(folder, **data) if not folder.exists() else reopen(folder)
     path = root / "runs" / f"{name}-{model}-{task}-s{seed}"

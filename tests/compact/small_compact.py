@@ -48,21 +48,28 @@ def windows(rows, start=0):
     return [window(start + 10 * n, *row) for n, row in enumerate(rows)]
 
 
-def make_dataset(root, splits=None, verbs=VERBS, nouns=NOUNS, world=False, **settings):
-    """The data set of some splits (the small ones by default) on disk, opened."""
+def make_dataset(root, splits=None, verbs=VERBS, nouns=NOUNS, world=False, own=False, **settings):
+    """The data set of some splits (the small ones by default) on disk, opened.
+
+    Args:
+      own: neither a world nor EPIC-KITCHENS.
+    """
     splits = splits or {
         "train": windows(TRAIN),
         "validation": windows(TEST, start=500),
         "test": windows(TEST, start=1000),
     }
     settings = {"split": "mcd", "compounds": "string", "target_dc": 1.0} | settings
+    stem = "kitchen_world" if world else "mine" if own else "compact"
     info = {
-        "name": f"{'kitchen_world' if world else 'compact'}_{settings['split']}",
+        "name": f"{stem}_{settings['split']}",
         "builder": "none",
         "settings": settings,
         "data_seed": 0,
         "licences": ["none"],
-        "sources": [],
+        "sources": []
+        if world
+        else ["train.csv sha256:0" if own else "EPIC_100_train.csv sha256:0"],
         "paper_scale": False,
         "world": world,
     }

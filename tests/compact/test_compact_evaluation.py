@@ -9,10 +9,12 @@ from compact.small_compact import TEST, TRAIN, make_dataset, windows
 
 from mmgen.compact.evaluation import predict_split
 from mmgen.compact.experiment import build, input_groups
+from mmgen.compact.run import words_and_labels
 from mmgen.core.mesh import make_mesh
 from mmgen.core.rng import stream_key
 from mmgen.data.compact.clip_features import write_clip_features
 from mmgen.data.compact.dataset import open_compact
+from mmgen.data.compact.vocabulary import AtomLabels, CompactVocabulary
 from mmgen.data.compact.windows import TARGET
 from mmgen.errors import UserError
 from mmgen.settings.compact import compact_config, resolve
@@ -118,6 +120,32 @@ def test_features_the_data_set_lacks_are_named_but_for_optional_ones(plain, with
     dataset.info["world"] = False
     with pytest.raises(UserError, match="'objects', but the data set kitchen_world_mcd has audio"):
         input_groups(config, dataset)
+
+
+def test_words_and_labels_are_told_by_number_and_fingerprint(plain):
+    changes = {"model.inputs": (), "task": "noun"}
+    found = words_and_labels(build(settings(plain, **changes), plain).inputs)
+    train = plain.split("train")
+    vocabulary, labels = CompactVocabulary.of(train), AtomLabels.of(train, "noun")
+    assert found == {
+        "vocabulary": {"rows": len(vocabulary), "fingerprint": vocabulary.fingerprint},
+        "labels": {"rows": len(labels), "fingerprint": labels.fingerprint},
+    }
+    other = CompactVocabulary.of(train[:1])
+    assert other.fingerprint != vocabulary.fingerprint
+    changes["task"] = "utterance"
+    assert words_and_labels(build(settings(plain, **changes), plain).inputs)["labels"] is None
+
+
+@pytest.mark.parametrize(("batch_size", "steps"), [(1, 12), (3, 6), (4, 3), (32, 3)])
+def test_epochs_are_whole_batches(plain, batch_size, steps):
+    """An epoch of four windows ends with a padded batch where the size does not divide them."""
+    changes = {"model.inputs": (), "total.epochs": 3.0, "batch_size": batch_size}
+    experiment = build(settings(plain, **changes), plain)
+    assert len(plain.split("train")) == 4
+    assert experiment.num_steps == len(experiment.feeds()) == steps
+    assert experiment.num_steps == 3 * experiment.steps_per_epoch
+    assert experiment.eval_steps == tuple(steps * epoch // 3 for epoch in (1, 2, 3))
 
 
 def test_the_batches_of_all_splits_have_one_of_few_shapes(plain):

@@ -8,7 +8,10 @@ from fake_compact import make_run, read_json
 
 from mmgen import report
 from mmgen.compact import scores
+from mmgen.evaluation.context import write_context
 from mmgen.report.__main__ import main
+from mmgen.report.aggregate import Run
+from mmgen.report.compact_cells import system_of
 from mmgen.report.published import find_row, papers, published
 from mmgen.report.tables import file_name
 
@@ -31,6 +34,7 @@ def runs(tmp_path_factory):
         make_run(root, "L", seed, task="verb", right=1)
     known = [f"{who}_{key}" for who in ("optimum", "memoriser") for key in ("joint", "exact")]
     make_run(root, "L", extra=known, world=True)
+    make_run(root, "L", own=True)
     return root / "runs"
 
 
@@ -89,6 +93,28 @@ def test_a_world_has_its_optimum_and_no_published_value(tables):
     assert unseen["CA optimum unseen"] == unseen["CA memoriser unseen"] == 50
 
 
+def test_a_data_set_of_ones_own_has_no_published_value(tables):
+    for title in ("Table 1, {}, test", "Table 7, {}, validation", "Table 6, {}", "Table 15, {}"):
+        found = tables(title.format("mine_mcd, utterance"))
+        assert not [note for note in found["notes"] if note.startswith("Published")]
+        assert not [name for name in found["rows"][0] if "published" in name]
+        assert next(iter(rows_of(found))) == "L"
+        assert "AVL" not in rows_of(found)
+    notes = tables("Table 1, mine_mcd, utterance, test")["notes"]
+    assert any("mine_mcd is not EPIC-KITCHENS, so no published value" in note for note in notes)
+    assert not any("authors' split" in note for note in notes)
+
+
+def test_a_run_from_before_it_was_recorded_counts_as_its_data_set_did(runs, tmp_path):
+    run = Run(str(tmp_path / "run"), read_json(next(runs.glob("mcd-L-*")) / "summary.json"))
+    context = read_json(next(runs.glob("mcd-L-*")) / "evals" / "context.json")
+    del context["dataset"]["epic"]
+    write_context(run.path, context)
+    assert system_of(run).epic
+    write_context(run.path, context | {"dataset": context["dataset"] | {"world": True}})
+    assert not system_of(run).epic
+
+
 def test_models_are_compared_by_seed(tables):
     table = tables("Paired differences, compact_mcd, utterance")
     row = next(r for r in table["rows"] if (r["score"], r["model"]) == ("EM", "VL"))
@@ -132,7 +158,7 @@ def test_predictions_are_shown_side_by_side_and_marked(tables):
 def test_scores_of_data_sets_side_by_side(tables):
     rows = tables("CA by data set, utterance, test")["rows"]
     assert [row["data set"] for row in rows if row["items"] == "all"] == [
-        "compact_mcd", "kitchen_world_mcd", "compact_resplit",
+        "compact_mcd", "mine_mcd", "kitchen_world_mcd", "compact_resplit",
     ]  # fmt: skip
 
 

@@ -52,6 +52,21 @@ def scored(dataset, context, answers, **given):
     return {key.removeprefix("test/"): value for key, value in scores.items()}
 
 
+def test_a_baseline_is_not_held_to_labels_of_train(tmp_path):
+    """It does not choose among them: another string of the target's class is right for it."""
+    train = (("V1", "take knife", "wash cup", "put-down cup", "cut onion"),)
+    dataset = make_dataset(tmp_path, {"train": windows(train), "test": windows(TEST, start=1000)})
+    context = make_context(dataset, task="verb", splits=["test"])
+    records = records_of(dataset, ["cut", "put_down", "wash"], task="verb")
+    judge = judging.Judge(context)
+    assert "slice" not in context["labels"]
+    assert judge(records).ca.tolist() == [False, True, True]
+    assert judge.of_baseline(records).ca.tolist() == [True, True, True]
+    # "cut" throughout: right for the class of "slice", of three targets.
+    found = context["baselines"]["test"]["most_frequent"]
+    assert (found["em"], found["ca"]) == (0, pytest.approx(1 / 3))
+
+
 def test_a_record_has_its_fields(dataset):
     nll = np.array([0.5, 1.25, 3.0])
     first, second, _ = records_of(dataset, ANSWERS, nll=nll, tokens=np.array([3, 3, 3]))

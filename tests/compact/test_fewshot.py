@@ -188,7 +188,9 @@ def test_runs_stand_in_a_report_beside_tables_9_to_14(tmp_path):
         argument = f"dataset=compact_mcd,model=fake:perfect,shots={shots},selection={selection}"
         run(apply_arguments(config, argument), str(tmp_path / "runs" / selection))
     reporter = reporter_of("prompting")
-    groups = group_runs(load([tmp_path / "runs"])[0], reporter.cell_of)
+    finished = load([tmp_path / "runs"])[0]
+    assert all("sacrebleu" in one.summary["versions"] for one in finished)
+    groups = group_runs(finished, reporter.cell_of)
     found = {table.title: table for table in reporter.tables(groups)}
     assert list(found) == ["CompAct, few-shot", "CompAct, choice of examples"]
     rows = found["CompAct, few-shot"].rows

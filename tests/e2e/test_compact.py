@@ -38,6 +38,9 @@ def test_a_run_ends_early_with_its_best_checkpoint_and_a_table(stalled):
     assert (summary["steps"], summary["best_step"]) == (20, 4)
     assert summary["small"]
     assert summary["timing"]["programs"] == 1
+    assert "sacrebleu" in summary["versions"]
+    assert summary["vocabulary"].keys() == {"rows", "fingerprint"}
+    assert summary["labels"] is None
     validation = {
         line["step"]: line["validation/bleu1_joined"]
         for line in traces.metric_lines(stalled)

@@ -6,7 +6,7 @@ import pytest
 
 from mmgen.errors import UserError
 from mmgen.settings.command_line import list_configs, load_config
-from mmgen.settings.compact import compact_config, has_published_size, resolve
+from mmgen.settings.compact import check_early, compact_config, has_published_size, resolve
 from mmgen.settings.kinds import KINDS, kind_of, load
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -60,6 +60,15 @@ def test_every_system_has_a_config_that_takes_the_arguments(monkeypatch, name):
         ("batch_size", 0, "config.batch_size"),
         ("buckets.max", 4, "config.buckets.max"),
         ("evaluation.splits", ("novel",), "config.evaluation.splits"),
+        ("evaluation.splits", (), "config.evaluation.splits is empty"),
+        ("model.cross_layers", -2, "config.model.cross_layers is -2; it must be positive"),
+        ("model.cross_layers", 0, "config.model.cross_layers is 0; it must be positive"),
+        ("model.fused_layers", -1, "config.model.fused_layers is -1; it must not be negative"),
+        ("decoding.length", -3, "config.decoding.length is -3; it must be positive"),
+        ("model.inputs", ("audio", "audio"), "config.model.inputs names 'audio' twice"),
+        ("model.inputs", ("vision", "audio+audio"), "config.model.inputs names 'audio' twice"),
+        ("dataset.max_missing", -1, "config.dataset.max_missing is -1.0; it must lie"),
+        ("seed", -1, "config.seed is -1; it must not be negative"),
     ],
 )
 def test_wrong_values_are_named(key, value, words):
@@ -67,6 +76,17 @@ def test_wrong_values_are_named(key, value, words):
     config.update_from_flattened_dict({key: value})
     with pytest.raises(UserError, match=words):
         resolve(config.lock(), info(world=False))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("seed", -1), ("data_seed", -1), ("model.cross_layers", -2), ("evaluation.splits", ())],
+)
+def test_what_any_data_set_makes_wrong_is_refused_before_one_is_built(key, value):
+    config = compact_config()
+    config.update_from_flattened_dict({key: value})
+    with pytest.raises(UserError, match=f"config.{key} is"):
+        check_early(config.lock())
 
 
 @pytest.mark.parametrize(

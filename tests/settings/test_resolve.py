@@ -6,13 +6,15 @@ import pathlib
 import pytest
 
 from mmgen.errors import UserError
+from mmgen.settings import resolve_finetune, resolve_prompting
 from mmgen.settings.args import apply_arguments
 from mmgen.settings.command_line import flat_keys, load_config
+from mmgen.settings.compact import check_early
 from mmgen.settings.defaults import default_config
 from mmgen.settings.durations import total_steps
 from mmgen.settings.identity import default_workdir, identity
 from mmgen.settings.kinds import KINDS, load
-from mmgen.settings.resolve import resolve
+from mmgen.settings.resolve import check, resolve
 
 CONFIGS = sorted(pathlib.Path(__file__).parents[2].joinpath("configs").glob("visCOLL_*.py"))
 
@@ -34,6 +36,15 @@ DEVTRAIN = {
 }
 PUBLISHED = {**DEVTRAIN, "name": "coco_shift", "paper_scale": True}
 PUBLISHED["splits"] = {"train": {"examples": 638_903}}
+
+
+CHECKS = {
+    "masked_span": check,
+    "compact": check_early,
+    "prompting": resolve_prompting.resolve,
+    "finetune": resolve_finetune.resolve,
+}
+"""Kind -> what refuses wrong values before any data set is opened."""
 
 
 def er10k():
@@ -218,6 +229,17 @@ def test_two_durations_are_refused():
     total.steps, total.epochs = 3, 1.0
     with pytest.raises(UserError, match=r"config\.total\.steps, config\.total\.epochs"):
         total_steps(total, 10, 1)
+
+
+@pytest.mark.parametrize("key", ["seed", "data_seed"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_negative_seed_is_one_sentence_for_every_kind(kind, key):
+    config = load(KINDS[kind].defaults)()
+    if key not in config:
+        pytest.skip(f"{kind} has no {key}")
+    config.update_from_flattened_dict({key: -1})
+    with pytest.raises(UserError, match=f"config.{key} is -1; it must not be negative"):
+        CHECKS[kind](config.lock())
 
 
 def test_the_workdir_depends_on_identity_only():

@@ -17,7 +17,7 @@ from mmgen.data.builders.rawfiles import find_raw, require_raw, source_of
 from mmgen.data.builders.request import BuildRequest
 from mmgen.data.compact.classes import ClassList, read_classes
 from mmgen.data.compact.clip_features import MAX_MISSING
-from mmgen.data.compact.dataset import CompactWriter, write_json
+from mmgen.data.compact.dataset import EPIC, CompactWriter, is_epic, write_json
 from mmgen.data.compact.epic_csv import Annotations, read_annotations
 from mmgen.data.compact.facts import (
     csv_facts,
@@ -142,10 +142,13 @@ def build_compact(request: BuildRequest) -> pathlib.Path:
         "data_seed": request.data_seed,
         "licences": [choice["licence"]],
         "sources": [source_of(path) for path in material.paths],
-        "paper_scale": settings.sizes == PAPER_SIZES
-        and len(material.table.clips) > sum(PAPER_SIZES),
         "world": False,
     }
+    info["paper_scale"] = (
+        is_epic(info)
+        and settings.sizes == PAPER_SIZES
+        and len(material.table.clips) > sum(PAPER_SIZES)
+    )
     with CompactWriter(request.out / name, info, force=request.force) as writer:
         write_material(writer, material, recipe, features=request.features)
     return writer.root
@@ -208,7 +211,7 @@ def write_material(
       closing: makes the last section of the report from its facts, for a world.
     """
     annotations, _, table, windows, division = material
-    published = not writer.info["world"]
+    published = is_epic(writer.info)
     facts: dict[str, Any] = {
         "name": writer.info["name"],
         "published": published,
@@ -240,7 +243,7 @@ def read_raw(raw: pathlib.Path, *, strict: bool) -> tuple[Annotations, list[path
     """Annotations below `raw` and the files they come from."""
 
     def either(own: str) -> tuple[str, ...]:
-        return tuple(f"{stem}{own}.csv{end}" for stem in ("EPIC_100_", "") for end in ("", ".gz"))
+        return tuple(f"{stem}{own}.csv{end}" for stem in (EPIC, "") for end in ("", ".gz"))
 
     paths = [require_raw(raw, *either("train"))]
     rest = find_raw(raw, *either("train_unverified"))

@@ -1,5 +1,6 @@
 """Finding and reading raw files; every complaint names the file."""
 
+import csv
 import gzip
 import json
 import pathlib
@@ -60,6 +61,49 @@ def read_jsonl(path: pathlib.Path) -> Iterator[tuple[int, Any]]:
             yield number, json.loads(line)
         except ValueError as error:
             raise UserError(f"{path}:{number} is no JSON ({error})") from error
+
+
+def read_table(path: pathlib.Path) -> tuple[list[str], Iterator[tuple[int, dict[Any, Any]]]]:
+    """Column names of a csv or csv.gz file, and its records with their line numbers, from 2.
+
+    A record is one line: a text with a line break in it would take the lines behind it along where
+    its closing quote is lost. Empty lines are passed over; a byte order mark is no part of the
+    first name. As `csv.DictReader` has it, a field too many is below the key None, and one too few
+    is None.
+
+    Raises:
+      UserError: the file is missing or damaged, or a quote is still open at the end of its line;
+        for records when they are read.
+    """
+    records = _records(path)
+    _, names = next(records, (1, []))
+
+    def rows() -> Iterator[tuple[int, dict[Any, Any]]]:
+        for line, fields in records:
+            row: dict[Any, Any] = dict(zip(names, fields, strict=False))
+            row |= dict.fromkeys(names[len(fields) :])
+            if len(fields) > len(names):
+                row[None] = fields[len(names) :]
+            yield line, row
+
+    return names, rows()
+
+
+def _records(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(read_lines(path), start=1):
+        # Behind an open quote the reader goes on with what follows.
+        reader = csv.reader([line.removeprefix("\ufeff"), ""])
+        try:
+            fields = next(reader)
+        except csv.Error as error:
+            raise UserError(f"{path}:{number} is no csv ({error}): get it again") from error
+        if reader.line_num > 1:
+            raise UserError(
+                f"{path}:{number}: a quote that is not closed on its line: close it, or write the "
+                "record on one line"
+            )
+        if fields:
+            yield number, fields
 
 
 def read_rows(path: pathlib.Path) -> list[Any]:

@@ -23,7 +23,7 @@ from jaxtyping import Int
 
 from mmgen.algorithms.base import Feed
 from mmgen.data.buckets import bucket_index, choose_buckets
-from mmgen.data.compact.clip_features import MAX_MISSING, ClipFeatures, require_rows
+from mmgen.data.compact.clip_features import FIELDS_OF_BATCH, ClipFeatures
 from mmgen.data.compact.samples import Instance
 from mmgen.data.compact.vocabulary import ATOMS, EOS, PAD, AtomLabels, CompactVocabulary
 from mmgen.data.compact.windows import TARGET
@@ -34,9 +34,6 @@ from mmgen.errors import UserError
 
 TASKS = ("utterance", *ATOMS)
 """What is predicted: the target's narration, its verb or its noun."""
-
-OWN_FIELDS = ("ids", "mask", "text", "target", "label")
-"""Fields of a batch that are no modality."""
 
 
 class Widths(NamedTuple):
@@ -62,7 +59,6 @@ class Inputs:
       features: modality -> features of the clips.
       shuffled: modalities that each window takes from another window of its split (a control).
       dropped: modalities that are absent everywhere, as if no clip had them (a control).
-      max_missing: share of a split's input clips that a modality may lack.
     """
 
     vocabulary: CompactVocabulary
@@ -71,7 +67,6 @@ class Inputs:
     features: Mapping[str, ClipFeatures] = dataclasses.field(default_factory=dict)
     shuffled: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
-    max_missing: float = MAX_MISSING
 
     def __post_init__(self) -> None:
         """Refuse choices that do not fit together."""
@@ -80,8 +75,10 @@ class Inputs:
         if (self.labels is None) != (self.task == "utterance"):
             raise ValueError("labels belong to the tasks verb and noun")
         for name in self.features:
-            if name in OWN_FIELDS:
-                raise UserError(f"a modality cannot be called {name!r}: rename its folder")
+            if name in FIELDS_OF_BATCH:
+                raise UserError(
+                    f"a modality cannot be called {name!r}: build the data set with another name"
+                )
         for name in (*self.shuffled, *self.dropped):
             if name not in self.features:
                 known = ", ".join(self.features) or "none"
@@ -96,7 +93,7 @@ class EncodedSplit:
       inputs: what goes into a batch.
 
     Raises:
-      UserError: a modality lacks too many clips, or is of other videos.
+      UserError: the features of a modality have no row for a clip.
 
     Attributes:
       text_length: int32[n], tokens of the input text.
@@ -126,7 +123,13 @@ class EncodedSplit:
     def _clip_rows(
         self, name: str, store: ClipFeatures, clips: Sequence[str]
     ) -> Int[np.ndarray, "n 3"]:
-        rows = require_rows(store, clips, max_missing=self._inputs.max_missing)
+        rows = store.rows(clips)
+        if (rows < 0).any():
+            # The builder gives every clip of its windows a row, an absent one where it must.
+            lacking = clips[int(np.argmax(rows < 0))]
+            raise UserError(
+                f"{store.path} lacks clip {lacking} of the data set: build the data set again"
+            )
         rows = rows.reshape(-1, TARGET)
         if name in self._inputs.dropped:
             return np.full_like(rows, -1)

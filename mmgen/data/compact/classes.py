@@ -1,12 +1,11 @@
 """Verb and noun classes of EPIC-KITCHENS: a csv of id, key and the strings of each class."""
 
 import ast
-import csv
 import functools
 import pathlib
 from typing import NamedTuple
 
-from mmgen.data.builders.rawfiles import read_lines
+from mmgen.data.builders.rawfiles import read_table
 from mmgen.errors import UserError
 
 COLUMNS = ("id", "key", "instances")
@@ -35,14 +34,14 @@ def read_classes(path: pathlib.Path) -> ClassList:
       UserError: with file and line for a missing column, an id out of order, an instance list
         that is none, or a string in two classes.
     """
-    reader = read_table(path)
-    missing = [column for column in COLUMNS if column not in (reader.fieldnames or ())]
+    names, rows = read_table(path)
+    missing = [column for column in COLUMNS if column not in names]
     if missing:
         raise UserError(f"{path}:1: column {missing[0]} is missing, a class list has {COLUMNS}")
     keys: list[str] = []
     class_of: dict[str, int] = {}
-    for row in reader:
-        where = f"{path}:{reader.line_num}"
+    for line, row in rows:
+        where = f"{path}:{line}"
         if row["id"] != str(len(keys)):
             raise UserError(
                 f"{where}: class id {row['id']!r}, expected {len(keys)}: ids count from 0"
@@ -57,11 +56,6 @@ def read_classes(path: pathlib.Path) -> ClassList:
     if not keys:
         raise UserError(f"{path} has no class")
     return ClassList(tuple(keys), class_of)
-
-
-def read_table(path: pathlib.Path) -> csv.DictReader:
-    """A csv file by column name; a byte order mark is no part of the first name."""
-    return csv.DictReader(line.removeprefix("\ufeff") for line in read_lines(path))
 
 
 def _instances(text: str | None, where: str) -> tuple[str, ...]:

@@ -32,6 +32,9 @@ CHUNK = 4096
 REQUIRED = ("modality", "extractor", "trained_on")
 """Facts that the manifest must state."""
 
+FIELDS_OF_BATCH = ("ids", "mask", "text", "target", "label")
+"""Fields of a batch that are no modality: none can be called so."""
+
 MAX_MISSING = 0.05
 """Share of a data set's clips that may be missing by default."""
 

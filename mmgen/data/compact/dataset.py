@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float
 
 from mmgen.data.columns import file_sha256, write_array
 from mmgen.data.compact.classes import ClassList
-from mmgen.data.compact.clip_features import ClipFeatures, copy_clips
+from mmgen.data.compact.clip_features import FIELDS_OF_BATCH, ClipFeatures, copy_clips
 from mmgen.data.compact.samples import FIELDS, Instance, read_instances, write_instances
 from mmgen.data.compact.splits import SPLITS
 from mmgen.data.feature_format import MANIFEST
@@ -29,6 +29,8 @@ from mmgen.data.folder import FolderWriter, read_manifest
 from mmgen.errors import UserError
 
 KIND = "compact"
+EPIC = "EPIC_100_"
+"""What the names of EPIC-KITCHENS' files begin with."""
 
 
 class CompactDataset:
@@ -112,6 +114,18 @@ class CompactDataset:
         return self._unseen[name]
 
 
+def is_epic(info: Mapping[str, Any]) -> bool:
+    """Whether a data set is EPIC-KITCHENS, beside which published values may stand.
+
+    Told by the names of its sources, which every manifest has: a data set of one's own is read from
+    files of other names, and a world from none.
+
+    Args:
+      info: the manifest, finished or not.
+    """
+    return bool(info["sources"]) and all(name.startswith(EPIC) for name in info["sources"])
+
+
 def target_compound(instance: Instance, level: str) -> tuple:
     """(verb, noun) of an instance's target, as "string" or "class"."""
     keys = ("verbs", "nouns") if level == "string" else ("verb_classes", "noun_classes")
@@ -173,7 +187,8 @@ class CompactWriter(FolderWriter):
         """Take the features of the instances' clips from `source`, a folder per modality.
 
         Raises:
-          UserError: there is none, one is damaged or of other videos, or lacks too many clips.
+          UserError: there is none, one is damaged or of other videos, or lacks too many clips; two
+            are of one modality, or it has the name of another field of a batch.
         """
         folders = sorted(path.parent for path in source.glob(f"*/{MANIFEST}"))
         if not folders:
@@ -181,8 +196,20 @@ class CompactWriter(FolderWriter):
         clips = dict.fromkeys(
             clip for split in splits.values() for one in split for clip in one["narration_ids"]
         )
+        origins: dict[str, pathlib.Path] = {}
         for folder in folders:
             store = ClipFeatures.open(folder, verify=True)
+            if store.modality in FIELDS_OF_BATCH:
+                raise UserError(
+                    f"{folder / MANIFEST}: a modality cannot be called {store.modality!r}, which "
+                    "is another field of a batch: extract or import it under another name"
+                )
+            other = origins.setdefault(store.modality, folder)
+            if other != folder:
+                raise UserError(
+                    f"{folder} and {other} both hold the modality {store.modality!r}: keep one of "
+                    "them, or extract or import one under another name"
+                )
             path = self.folder / "features" / store.modality
             manifest = copy_clips(store, list(clips), path, max_missing=max_missing)
             self.info["features"][store.modality] = manifest

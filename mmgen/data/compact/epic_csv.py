@@ -1,13 +1,15 @@
 """Narrated clips from csv files in the columns of EPIC-KITCHENS-100."""
 
-import csv
 import pathlib
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
 
-from mmgen.data.compact.classes import ClassList, literal_list, read_table
+from mmgen.data.builders.rawfiles import read_table
+from mmgen.data.compact.classes import ClassList, literal_list
+from mmgen.data.compact.reserved import RESERVED
 from mmgen.errors import UserError
 
 COLUMNS = (
@@ -115,14 +117,16 @@ def read_annotations(
 ) -> Annotations:
     """Read and check csv files, gzipped or not.
 
-    Without `strict` a faulty row is skipped and counted; no window reaches across its place.
+    Without `strict` a faulty row is skipped and counted; no window reaches across its place, see
+    `_gaps`.
 
     Raises:
-      UserError: a missing column; with `strict` the first faulty row, with file and line; class
-        lists that are not those of the csv.
+      UserError: a missing column or a record of several lines; with `strict` the first faulty row,
+        with file and line; class lists that are not those of the csv.
     """
     clips: list[Clip] = []
-    places: dict[str, str] = {}
+    places: dict[str, tuple[str, int]] = {}
+    lost: list[_Lost] = []
     skipped: Counter[str] = Counter()
     faults: dict[str, str] = {}
     rows = 0
@@ -131,9 +135,10 @@ def read_annotations(
             rows += 1
             try:
                 clip = _clip(row, GUESSED in path.name, verbs, nouns)
-                first = places.setdefault(clip.narration_id, f"{path.name}:{line}")
-                if first != f"{path.name}:{line}":
-                    what = f"narration_id {clip.narration_id} stands in {first} already"
+                here = f"{path.name}:{line}", clip.start_frame
+                first = places.setdefault(clip.narration_id, here)
+                if first[0] != here[0]:
+                    what = f"narration_id {clip.narration_id} stands in {first[0]} already"
                     raise _Fault("duplicate narration ids", what)
                 clips.append(clip)
             except _Fault as fault:
@@ -144,9 +149,8 @@ def read_annotations(
                     ) from None
                 skipped[fault.kind] += 1
                 faults.setdefault(fault.kind, sentence)
-                if fault.kind != "duplicate narration ids":
-                    clips.extend(_gap(row))
-    clips.sort(key=lambda c: (c.video_id, c.start_frame, c.stop_frame, c.number))
+                lost += _lost(row, len(clips), places)
+    clips = _in_order([*map(_Placed, clips), *_gaps(clips, lost)])
     annotations = Annotations(
         tuple(clips), verbs, nouns, rows, dict(skipped), faults, _foreign(clips, verbs, nouns)
     )
@@ -154,25 +158,18 @@ def read_annotations(
     return annotations
 
 
-def _rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, str]]]:
-    reader = read_table(path)
-    try:
-        names = reader.fieldnames
-        missing = [column for column in COLUMNS if column not in (names or ())]
-        if missing:
-            raise UserError(
-                f"{path}:1: column {', '.join(missing)} is missing: the csv needs the columns of "
-                "EPIC_100_train.csv"
-            )
-        for row in reader:
-            yield reader.line_num, row
-    except csv.Error as error:
+def _rows(path: pathlib.Path) -> Iterator[tuple[int, dict[Any, Any]]]:
+    names, rows = read_table(path)
+    missing = [column for column in COLUMNS if column not in names]
+    if missing:
         raise UserError(
-            f"{path}:{reader.line_num + 1} is no csv ({error}): get it again"
-        ) from error
+            f"{path}:1: column {', '.join(missing)} is missing: the csv needs the columns of "
+            "EPIC_100_train.csv"
+        )
+    return rows
 
 
-def _clip(row: dict[str, str], guessed: bool, verbs: ClassList, nouns: ClassList) -> Clip:
+def _clip(row: dict[Any, Any], guessed: bool, verbs: ClassList, nouns: ClassList) -> Clip:
     if None in row or None in row.values():
         raise _Fault(
             "rows with too few or too many fields", "the number of fields is not the header's"
@@ -201,6 +198,13 @@ def _clip(row: dict[str, str], guessed: bool, verbs: ClassList, nouns: ClassList
     if not clip.narration or not clip.verb:
         empty = "verb" if clip.narration else "narration"
         raise _Fault("empty narrations or verbs", f"{empty} is empty")
+    for word in clip.narration.split():
+        if word in RESERVED:
+            raise _Fault(
+                "reserved words",
+                f"narration {clip.narration!r} holds {word!r}, which means something else in an "
+                "input",
+            )
     if guessed and clip.narration_id in CORRECTED:
         return _corrected(clip)
     return clip
@@ -276,14 +280,94 @@ def _nouns(row: dict[str, str], count: int) -> tuple[str, ...]:
     return tuple(map(str, nouns))
 
 
-def _gap(row: dict[str, str]) -> list[Clip]:
-    """The place of a skipped row, where it can be told."""
-    try:
-        video, number = _identity(row)
-        frame = int(row["start_frame"])
-    except (_Fault, ValueError, TypeError, AttributeError):
-        return []
-    return [Clip("", video, number, "", "", frame, frame, "", "", 0, "", 0, (), False, False)]
+class _Lost(NamedTuple):
+    """What a skipped row tells of its place; None for what it does not.
+
+    Attributes:
+      position: clips that stand before it in the files.
+      video: a video that it may be of.
+      number: its number in that video.
+      frame: its first frame.
+    """
+
+    position: int
+    video: str | None
+    number: int | None
+    frame: int | None
+
+
+class _Placed(NamedTuple):
+    """A clip in its place, or (`side` -1 or 1) a gap right before or after such a place."""
+
+    clip: Clip
+    side: int = 0
+
+
+def _lost(row: dict[Any, Any], position: int, places: Mapping[str, tuple[str, int]]) -> list[_Lost]:
+    """What a skipped row tells of its place, for every video that it names."""
+    name, video = row["narration_id"] or "", row["video_id"] or ""
+    own, _, last = name.rpartition("_")
+    number = int(last) if last.isdecimal() else None
+    start = row["start_frame"] or ""
+    frame = int(start) if start.isdecimal() else None
+    if name in places:
+        # The same clip once more leaves no gap; another one has lost its number.
+        if places[name][1] == frame:
+            return []
+        number = None
+    videos = [one for one in dict.fromkeys((video, own)) if one] or [None]
+    return [_Lost(position, one, number if one == own else None, frame) for one in videos]
+
+
+def _gaps(clips: Sequence[Clip], lost: Sequence[_Lost]) -> Iterator[_Placed]:
+    """The places of skipped rows, by number and by start frame.
+
+    Where a row tells but one of them, the gap lies beside its neighbours of that order, both of
+    which may be apart in the other one; where it tells none, or no video, beside its neighbours in
+    the file.
+    """
+    of_video: dict[str, list[tuple[int, Clip]]] = defaultdict(list)
+    for row, clip in enumerate(clips):
+        of_video[clip.video_id].append((row, clip))
+    for position, video, number, frame in lost:
+        if video is not None and number is not None and frame is not None:
+            yield _Placed(_gap(video, frame, frame, number))
+            continue
+        if video is None:
+            start = max(position - 1, 0)
+            near = list(enumerate(clips[start : position + 1], start))
+        else:
+            near = of_video[video]
+        if video is not None and number is not None:
+            found = _neighbours([(clip.number, clip) for _, clip in near], number)
+        elif video is not None and frame is not None:
+            found = _neighbours([(clip.start_frame, clip) for _, clip in near], frame)
+        else:
+            found = _neighbours(near, position)
+        for side, clip in found:
+            place = clip.video_id, clip.start_frame, clip.stop_frame, clip.number
+            yield _Placed(_gap(*place), side)
+
+
+def _neighbours(keyed: Sequence[tuple[int, Clip]], key: int) -> list[tuple[int, Clip]]:
+    """The clip below `key` with side 1 (a gap is right after it), the one from it up with -1."""
+    below = max((one for one in keyed if one[0] < key), default=None, key=itemgetter(0))
+    above = min((one for one in keyed if one[0] >= key), default=None, key=itemgetter(0))
+    return [(side, one[1]) for side, one in ((1, below), (-1, above)) if one]
+
+
+def _gap(video: str, first: int, last: int, number: int) -> Clip:
+    return Clip("", video, number, "", "", first, last, "", "", 0, "", 0, (), False, False)
+
+
+def _in_order(placed: Iterable[_Placed]) -> list[Clip]:
+    """By video, start frame, stop frame and number."""
+
+    def place(one: _Placed) -> tuple[str, int, int, int, int]:
+        clip = one.clip
+        return clip.video_id, clip.start_frame, clip.stop_frame, clip.number, one.side
+
+    return [one.clip for one in sorted(placed, key=place)]
 
 
 def _foreign(clips: Sequence[Clip], verbs: ClassList, nouns: ClassList) -> dict[str, int]:

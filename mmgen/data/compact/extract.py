@@ -4,8 +4,9 @@
         --out features/vision
 
 Frames (`--frames`, `--pattern`) and sounds (`--sounds`) must have been cut from the videos before.
-A run that was ended goes on with the same command. Clips without frame or sound file are listed and
-left out; the builder of the data set masks them, and refuses too many.
+A run that was ended goes on with the same command; the folders of frames, sounds and detections may
+have been moved together with that of `--out`, but not away from it. Clips without frame or sound
+file are listed and left out; the builder of the data set masks them, and refuses too many.
 """
 
 import argparse
@@ -43,14 +44,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(args: argparse.Namespace, extractor: Extractor, read: Read) -> Extracted:
     """Extract the features of the clips that `args` name."""
     facts = {"modality": args.modality or args.kind, "trained_on": args.trained_on}
+    media = {}
     if args.kind in PICTURES:
         facts |= {"frame": args.frame, "frames_per_second": args.rate}
+        media = {name: getattr(args, name) for name in ("frames", "pattern", "detections")}
+    elif args.kind in SOUNDS:
+        media = {name: getattr(args, name) for name in ("sounds", "sound_pattern")}
     return extract(
         chosen_clips(args.raw, args.videos),
         read,
         extractor,
         args.out,
         facts,
+        media=media,
         batch_size=args.batch,
         dtype=args.dtype,
     )

@@ -1,7 +1,8 @@
 """Running an extractor over clips: batches, parts on disk, and going on where a kill ended it.
 
 While it runs, finished parts lie in a hidden folder beside the result, each written whole. The same
-command finds them again; other settings, or other clips, are refused.
+command finds them again; other settings, other clips (or other times of theirs) and media from
+another place are refused.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ import os
 import pathlib
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
@@ -59,6 +60,7 @@ def extract(
     out: pathlib.Path,
     facts: dict[str, Any],
     *,
+    media: Mapping[str, Any] | None = None,
     batch_size: int = 16,
     part_size: int = 256,
     dtype: str = "float16",
@@ -72,6 +74,9 @@ def extract(
       extractor: the model; its results must not depend on the batch.
       out: folder to write; it must not exist.
       facts: for the manifest: `modality`, `trained_on`, and how the media were chosen.
+      media: what is read and from where, JSON values; parts of other media are refused, the
+        manifest has none of it. Paths count from the folder of `out` on, so that all of it together
+        can be moved.
       batch_size: clips per call of the extractor.
       part_size: clips per part, which a kill costs at most.
       dtype: "float16" or "float32".
@@ -86,8 +91,8 @@ def extract(
     if not clips:
         raise UserError("there is no clip to extract features of")
     facts = dict(extractor.facts, **facts)
-    names = hashlib.sha256("\n".join(clip.narration_id for clip in clips).encode()).hexdigest()
-    identity = dict(facts, dtype=dtype, part_size=part_size, clips=names)
+    told = hashlib.sha256(json.dumps(clips).encode()).hexdigest()
+    identity = dict(facts, dtype=dtype, part_size=part_size, clips=told, **_placed(media, out))
     folder = out.parent / f".{out.name}.parts"
     starts = range(0, len(clips), part_size)
     resumed = 0
@@ -106,6 +111,15 @@ def extract(
         manifest = write_clip_features(out, items, facts, dtype=dtype)
         shutil.rmtree(folder)
     return Extracted(manifest, missing, resumed)
+
+
+def _placed(media: Mapping[str, Any] | None, out: pathlib.Path) -> dict[str, Any]:
+    """`media` with its paths as seen from the folder of `out`, links followed."""
+    here = out.parent.resolve()
+    return {
+        name: os.path.relpath(value.resolve(), here) if isinstance(value, pathlib.Path) else value
+        for name, value in (media or {}).items()
+    }
 
 
 @contextlib.contextmanager

@@ -120,7 +120,7 @@ def split_facts(
                 "split": found.split,
                 "agrees": found.agrees,
             }
-            for found in find_golden(table, windows, division.rows)
+            for found in find_golden(table, windows, division)
         ],
         "paper": {"sizes": dict(zip(division.rows, PAPER_SIZES, strict=True)), "scores": PAPER},
     }

@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
+from mmgen.data.compact.splits import Division
 from mmgen.data.compact.windows import ClipTable, Windows
 
 
@@ -61,28 +60,31 @@ class Found(NamedTuple):
       golden: the window.
       present: whether the rules let it through.
       split: split it fell into, None if it was not selected.
+      heldout: whether that split is held out.
     """
 
     golden: Golden
     present: bool
     split: str | None
+    heldout: bool
 
     @property
     def agrees(self) -> bool:
         """Whether it lies on the published side."""
-        side = {"train": "train", "validation": "heldout", "test": "heldout"}
-        return self.split is not None and side[self.split] == self.golden.side
+        side = "heldout" if self.heldout else "train"
+        return self.split is not None and side == self.golden.side
 
 
-def find_golden(table: ClipTable, windows: Windows, rows: dict[str, np.ndarray]) -> list[Found]:
-    """Every shown window whose four clips are in the table, with its split in `rows`."""
+def find_golden(table: ClipTable, windows: Windows, division: Division) -> list[Found]:
+    """Every shown window whose four clips are in the table, with its split."""
     place = {(clip.video_id, clip.number): n for n, clip in enumerate(table.clips) if clip.usable}
     row_of = {tuple(clips): row for row, clips in enumerate(windows.clips.tolist())}
-    split_of = {int(row): name for name, part in rows.items() for row in part}
+    split_of = {int(row): name for name, part in division.rows.items() for row in part}
     found = []
     for golden in GOLDEN:
         clips = tuple(place.get((golden.video, number), -1) for number in golden.numbers)
         if -1 not in clips:
             row = row_of.get(clips)
-            found.append(Found(golden, row is not None, None if row is None else split_of.get(row)))
+            split = None if row is None else split_of.get(row)
+            found.append(Found(golden, row is not None, split, split in division.heldout_splits))
     return found

@@ -36,7 +36,7 @@ class FrameReader:
         rule: str = "middle",
         proposals: Callable[[str], Mapping[int, int]] | None = None,
     ):
-        _check(folder, pattern, ("video", "frame", "participant"), ("video", "frame"))
+        _check("--pattern", folder, pattern, ("video", "frame", "participant"), ("video", "frame"))
         if rule not in ("middle", "proposals"):
             raise UserError(f"--frame {rule}: a picture of a clip is middle or proposals")
         if (rule == "proposals") != (proposals is not None):
@@ -85,7 +85,7 @@ class SoundReader:
     """
 
     def __init__(self, folder: pathlib.Path, pattern: str, rate: int):
-        _check(folder, pattern, ("clip", "video", "number"), ())
+        _check("--sound-pattern", folder, pattern, ("clip", "video", "number"), ())
         self._folder, self._pattern, self._rate = folder, pattern, rate
 
     def __call__(self, clip: Clip) -> Float[np.ndarray, " samples"] | None:
@@ -117,7 +117,11 @@ def narration(clip: Clip) -> str:
 
 
 def _check(
-    folder: pathlib.Path, pattern: str, known: tuple[str, ...], needed: tuple[str, ...]
+    option: str,
+    folder: pathlib.Path,
+    pattern: str,
+    known: tuple[str, ...],
+    needed: tuple[str, ...],
 ) -> None:
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder of extracted media")
@@ -126,8 +130,8 @@ def _check(
         pattern.format(**dict.fromkeys(known, 1))
     except (ValueError, KeyError, IndexError) as error:
         raise UserError(
-            f"--pattern {pattern!r} is none ({error!r}): use {{{'}, {'.join(known)}}}"
+            f"{option} {pattern!r} is none ({error!r}): use {{{'}, {'.join(known)}}}"
         ) from error
     for name in needed:
         if name not in names:
-            raise UserError(f"--pattern {pattern!r} lacks {{{name}}}")
+            raise UserError(f"{option} {pattern!r} lacks {{{name}}}")

@@ -30,9 +30,9 @@ def report_text(facts: dict[str, Any]) -> str:
         _windows(facts["windows"]),
         _rules(facts["windows"], facts["rules"]) if facts["published"] else [],
         _split(facts["split"], facts["published"]),
-        _scores(facts["split"], facts["seeds"], facts["published"]),
+        _scores(facts["split"], facts["seeds"], facts["published"], _heldout(facts["settings"])),
         _leakage(facts["split"]["leakage"]),
-        _golden(facts["split"]["golden"]),
+        _golden(facts["split"]["golden"]) if facts["published"] else [],
         _features(facts["features"]),
         _vocabulary(facts["vocabulary"]),
         _figures(facts["figures"]),
@@ -53,7 +53,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
 def _beside(
     head: Sequence[str], last: str, rows: Iterable[Sequence[Any]], published: bool
 ) -> list[str]:
-    """A table whose last column holds published values, without it for a world."""
+    """A table whose last column holds published values, without it where there are none."""
     return _table((*head, last), rows) if published else _table(head, [row[:-1] for row in rows])
 
 
@@ -175,7 +175,13 @@ def _split(facts: dict[str, Any], published: bool) -> list[str]:
     return [*lines, *_table((*head, *more), rows)]
 
 
-def _scores(split: dict[str, Any], seeds: dict[str, Any], published: bool) -> list[str]:
+def _heldout(settings: dict[str, Any]) -> str:
+    return "test windows" if settings.get("validation") == "train" else "held-out pool"
+
+
+def _scores(
+    split: dict[str, Any], seeds: dict[str, Any], published: bool, heldout: str
+) -> list[str]:
     paper = split["paper"]["scores"]
     columns = split["scores"]
     rows = [
@@ -209,9 +215,7 @@ def _scores(split: dict[str, Any], seeds: dict[str, Any], published: bool) -> li
     ]  # fmt: skip
     return [
         *lines,
-        *_paragraph(
-            f"The held-out pool over split seeds {seeds['seeds'][0]} to {seeds['seeds'][-1]}:"
-        ),
+        *_paragraph(f"The {heldout} over split seeds {seeds['seeds'][0]} to {seeds['seeds'][-1]}:"),
         *_beside(
             ("per cent", "mean", "sd", "lowest", "highest"), "published, test", rows, published
         ),

@@ -32,7 +32,15 @@ LOWEST_TARGET = 0.1
 """Below it even the split with the most alike compounds need not come."""
 NEAR_TARGET = 0.02
 AT_RANDOM = ("random", "random_by_video")
-SEARCH = ("target_dc", "unseen", "profile", "validation")
+SEARCH = (
+    "target_dc",
+    "unseen",
+    "profile",
+    "validation",
+    "atoms_from",
+    "atom_limit",
+    "ties",
+)
 """Settings of the search for a divergence, which splits at random do not make."""
 
 VALIDATION_SHARE = 0.1
@@ -131,15 +139,17 @@ class Division(NamedTuple):
     Attributes:
       rows: split -> rows of the windows, ascending.
       mcd: the search's result; None for splits at random.
+      heldout_splits: those that are no part of what was divided off for train.
     """
 
     rows: dict[str, Int[np.ndarray, " n"]]
     mcd: McdSplit | None
+    heldout_splits: tuple[str, ...] = ("validation", "test")
 
     @property
     def heldout(self) -> Int[np.ndarray, " w"]:
-        """Rows of validation and test together."""
-        return np.sort(np.concatenate([self.rows["validation"], self.rows["test"]]))
+        """Rows of the held-out splits together."""
+        return np.sort(np.concatenate([self.rows[name] for name in self.heldout_splits]))
 
 
 def divide(table: ClipTable, windows: Windows, settings: SplitSettings, seed: int) -> Division:
@@ -309,7 +319,7 @@ def _validate_on_train(
         "validation": np.sort(np.array(validation)),
         "test": test,
     }
-    return Division(rows, found)
+    return Division(rows, found, heldout_splits=("test",))
 
 
 def _take(values: Sequence[Any], rows: Int[np.ndarray, " n"]) -> list[Any]:

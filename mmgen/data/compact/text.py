@@ -8,10 +8,9 @@ of a noun may be in the plural: "onion:spring" joins "spring onions" (Fig. 3 of 
 from collections.abc import Iterable, Sequence
 
 from mmgen.data.compact.epic_csv import Clip
+from mmgen.data.compact.reserved import SEPARATOR
 
 JOINER = "_"
-SEPARATOR = " . "
-"""Between the utterances of an input."""
 
 
 def joined_verb(verb: str) -> str:

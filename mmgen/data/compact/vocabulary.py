@@ -6,8 +6,6 @@ split does not say is [UNK], or -1 for the label of an atom: unseen, hence alway
 
 import functools
 import hashlib
-import json
-import pathlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Self
@@ -15,12 +13,11 @@ from typing import Self
 import numpy as np
 from jaxtyping import Int
 
+from mmgen.data.compact.reserved import RESERVED, SEPARATOR, SPECIALS
 from mmgen.data.compact.samples import Instance
-from mmgen.data.compact.text import SEPARATOR
 from mmgen.errors import UserError
 
 PAD, BOS, EOS, UNK, SEP = range(5)
-SPECIALS = ("[PAD]", "[BOS]", "[EOS]", "[UNK]", "[SEP]")
 
 UNSEEN = -1
 """Label of a verb or noun that is no target of train."""
@@ -47,7 +44,7 @@ class CompactVocabulary:
         # Texts hold the separator as they are written.
         self._ids[_DOT] = SEP
         for token in tokens:
-            if token in SPECIALS or token == _DOT or token.split() != [token]:
+            if token in RESERVED or token.split() != [token]:
                 raise UserError(
                     f"{token!r} cannot be a word of the vocabulary: rename it in the csv"
                 )
@@ -122,39 +119,6 @@ class AtomLabels:
     def fingerprint(self) -> str:
         """Hex SHA-256 of the strings in their order."""
         return _digest(self.strings)
-
-
-def write_vocabulary(path: pathlib.Path, vocabulary: CompactVocabulary) -> None:
-    """Write the words, without the specials, as JSON."""
-    words = vocabulary.tokens[len(SPECIALS) :]
-    path.write_text(json.dumps(words, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
-
-
-def read_vocabulary(path: pathlib.Path, train: Iterable[Instance]) -> CompactVocabulary:
-    """Read a vocabulary and check that it is that of `train`.
-
-    Raises:
-      UserError: the file is missing or damaged, or its words are those of another split.
-    """
-    try:
-        words = json.loads(path.read_text(encoding="utf-8"))
-        found = CompactVocabulary(words)
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is no readable vocabulary ({error})") from error
-    check_vocabulary(found, train, str(path))
-    return found
-
-
-def check_vocabulary(vocabulary: CompactVocabulary, train: Iterable[Instance], where: str) -> None:
-    """UserError unless `vocabulary` is that of `train`; `where` says whose vocabulary it is."""
-    expected = CompactVocabulary.of(train)
-    if vocabulary.fingerprint != expected.fingerprint:
-        other = sum(token not in expected for token in vocabulary.tokens)
-        raise UserError(
-            f"{where}: the vocabulary of {len(vocabulary):,} words belongs to another split "
-            f"({other:,} of them do not occur in this train split of {len(expected):,}): use the "
-            "data set that the vocabulary was made from"
-        )
 
 
 def _digest(strings: Sequence[str]) -> str:

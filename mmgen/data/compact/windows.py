@@ -7,6 +7,7 @@ one whose trivial scores are the published ones.
 """
 
 import functools
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -122,8 +123,10 @@ class ClipTable:
     @functools.cached_property
     def short_videos(self) -> list[str]:
         """Videos with fewer clips than a window."""
-        names, counts = np.unique([clip.video_id for clip in self.clips], return_counts=True)
-        return names[counts < SIZE].tolist()
+        counts = Counter(clip.video_id for clip in self.clips if clip.usable)
+        return sorted(
+            name for name in {clip.video_id for clip in self.clips} if counts[name] < SIZE
+        )
 
 
 def find_windows(table: ClipTable, rules: WindowRules) -> Windows:

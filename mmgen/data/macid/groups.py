@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mmgen.data.builders.rawfiles import read_lines
+from mmgen.data.builders.rawfiles import read_table
 from mmgen.errors import UserError
 from mmgen.settings.suggest import closest
 
@@ -128,8 +128,7 @@ def read_csv(path: Path, required: Sequence[str]) -> list[tuple[int, dict[str, s
 
 
 def _read_rows(path: Path, required: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
-    reader = csv.DictReader(line.removeprefix("\ufeff") for line in read_lines(path))
-    there = reader.fieldnames or []
+    there, found = read_table(path)
     for column in required:
         if column not in there:
             raise UserError(
@@ -137,10 +136,10 @@ def _read_rows(path: Path, required: Sequence[str]) -> list[tuple[int, dict[str,
                 f"{', '.join(required)}."
             )
     rows = []
-    for row in reader:
+    for line, row in found:
         if None in row or None in row.values():
-            raise UserError(f"{path}:{reader.line_num}: not as many fields as there are columns.")
-        rows.append((reader.line_num, {key: value.strip() for key, value in row.items()}))
+            raise UserError(f"{path}:{line}: not as many fields as there are columns.")
+        rows.append((line, {key: value.strip() for key, value in row.items()}))
     if not rows:
         raise UserError(f"{path} has no row.")
     return rows

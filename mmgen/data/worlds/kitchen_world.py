@@ -102,7 +102,11 @@ def build_kitchen_world(
     data_seed = chosen.pop("data_seed")
     bare = {"report_seeds": 0, "figures": False}
     usual = SplitSettings(**_split(KitchenWorldSettings()))
-    recipe = make_recipe(DEFAULTS | _split(settings) | bare, data_seed, usual)
+    checked = usual
+    if settings.atom_limit == PRESETS["smoke"]["atom_limit"]:
+        # The small preset has it for every split, the random ones that do not read it among them.
+        checked = usual._replace(atom_limit=settings.atom_limit)
+    recipe = make_recipe(DEFAULTS | _split(settings) | bare, data_seed, checked)
     info = {
         "name": dataset_name(NAME, recipe, usual),
         "builder": f"{__name__}:{build_kitchen_world.__name__}",

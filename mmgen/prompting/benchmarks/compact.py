@@ -137,7 +137,7 @@ def make(config: ConfigDict) -> Benchmark:
         return score_replies(questions, replies)
 
     stages = (Stage(GENERATE, "model", questions.requests),)
-    return Benchmark("compact", dataset.info, stages, score, "video")
+    return Benchmark("compact", dataset.info, stages, score, "video", metrics=("sacrebleu",))
 
 
 def locate_windows(config: ConfigDict) -> CompactDataset:

@@ -11,7 +11,7 @@ from tiny_epic import COLUMNS, clip_row, rows, write_csv, write_raw
 from mmgen.data.build import build, main
 from mmgen.data.builders.compact import DEFAULTS, dataset_name, make_recipe
 from mmgen.data.builders.request import BuildRequest
-from mmgen.data.compact.dataset import open_compact, verify_compact
+from mmgen.data.compact.dataset import is_epic, open_compact, verify_compact
 from mmgen.data.compact.facts import seed_facts
 from mmgen.data.compact.samples import FIELDS
 from mmgen.data.compact.splits import SplitSettings
@@ -125,6 +125,21 @@ def test_the_report_holds_every_table(full):
     assert "(Fig. 4)" in text
 
 
+def test_published_values_stand_beside_epic_kitchens_alone(raw, tmp_path, full):
+    text = (full.root / "report.md").read_text()
+    assert "ublished" not in text
+    assert not is_epic(full.info)
+    own = {path.name for path in raw.iterdir()}
+    for name in own:
+        (raw / name).rename(raw / f"EPIC_100_{name}")
+    epic = small(raw, tmp_path / "epic")
+    assert is_epic(epic.info)
+    assert "Published: 22,136" in (epic.root / "report.md").read_text()
+    # Class lists of EPIC-KITCHENS do not make one's own clips its.
+    (raw / "EPIC_100_train.csv").rename(raw / "train.csv")
+    assert not is_epic(small(raw, tmp_path / "mixed").info)
+
+
 def test_a_seed_without_a_split_is_in_the_report(tiny):
     table, windows = tiny
     goal = SplitSettings(sizes=(60, 20, 20), atom_limit=0.005)
@@ -159,9 +174,9 @@ def test_skipped_rows_are_in_the_report(tmp_path):
 
 def test_the_command_line(raw, tmp_path, capsys):
     out = tmp_path / "out"
-    main(["compact", "--raw", str(raw), "--out", str(out), "--split=random", "--seed=2", *COMMAND])
-    assert "data set compact_random_atom-limit-0.2_n60-20-20_s2" in capsys.readouterr().out
-    root = out / "compact_random_atom-limit-0.2_n60-20-20_s2"
+    main(["compact", "--raw", str(raw), "--out", str(out), "--split=resplit", "--seed=2", *COMMAND])
+    assert "data set compact_resplit_atom-limit-0.2_n60-20-20_s2" in capsys.readouterr().out
+    root = out / "compact_resplit_atom-limit-0.2_n60-20-20_s2"
     main(["--check", str(root)])
     assert "every checksum is right" in capsys.readouterr().out
     with pytest.raises(UserError, match="built already"):
@@ -172,7 +187,7 @@ def test_the_command_line(raw, tmp_path, capsys):
                 str(raw),
                 "--out",
                 str(out),
-                "--split=random",
+                "--split=resplit",
                 "--seed=2",
                 *COMMAND,
             ]

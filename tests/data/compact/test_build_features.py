@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from tiny_epic import rows
 
+from mmgen.compact.experiment import build as build_experiment
+from mmgen.compact.experiment import prepare
 from mmgen.data.build import build
 from mmgen.data.builders.request import BuildRequest
 from mmgen.data.compact.clip_features import write_clip_features
 from mmgen.data.compact.dataset import open_compact, verify_compact
 from mmgen.errors import UserError
+from mmgen.settings.compact import compact_config, resolve
 
 SETTINGS = {"sizes": [60, 20, 20], "split": "random", "report_seeds": 0, "figures": False}
 
@@ -67,6 +70,23 @@ def test_too_many_missing_clips_fail_the_build(raw, tmp_path):
     assert 0.2 < dataset.features("audio").present.mean() < 0.8
 
 
+def test_a_run_says_itself_how_many_clips_may_lack_a_modality(raw, tmp_path):
+    source = write_source(tmp_path / "source", "audio", leave_out=20)
+    write_source(source, "vision")
+    dataset = build_with(raw, tmp_path / "out", source, max_missing=1)
+    config = compact_config()
+    config.data_dir, config.dataset.name = str(tmp_path / "out"), dataset.root.name
+    config.model.size = "smoke"
+    for inputs, allowed in ((("audio",), 0.7), (("vision",), 0.0)):
+        config.model.inputs, config.dataset.max_missing = inputs, allowed
+        assert prepare(config).splits["train"].present()[inputs[0]] > 0.3
+    config.model.inputs, config.dataset.max_missing = ("vision+audio",), 0.05
+    with pytest.raises(UserError, match=r"^28\.2 % .*'audio'.*config\.dataset\.max_missing=0\.05"):
+        prepare(config)
+    # A run that was trained before its data set was asked is opened as it is.
+    assert build_experiment(resolve(config, dataset.info), dataset)
+
+
 def test_features_of_other_videos_fail_the_build(raw, tmp_path):
     source = write_source(tmp_path / "source", "audio", video="P90_01")
     with pytest.raises(UserError, match="features of other videos"):
@@ -78,6 +98,23 @@ def test_a_folder_without_features_is_refused(raw, tmp_path):
         build_with(raw, tmp_path / "out", raw)
     with pytest.raises(UserError, match="expected a share from 0 to 1"):
         build_with(raw, tmp_path / "out", None, max_missing=3)
+
+
+@pytest.mark.parametrize("name", ["text", "target", "label", "ids", "mask"])
+def test_a_modality_that_batches_have_another_use_for_is_refused(raw, tmp_path, name):
+    source = write_source(tmp_path / "source", name)
+    with pytest.raises(UserError, match=rf"{name}/manifest\.json: .* be called '{name}'"):
+        build_with(raw, tmp_path / "out", source)
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_two_folders_of_one_modality_are_refused(raw, tmp_path):
+    source = write_source(tmp_path / "source", "audio")
+    (source / "audio").rename(source / "a")
+    write_source(source, "audio")
+    with pytest.raises(UserError, match=r"/audio and .*/a both hold the modality 'audio'"):
+        build_with(raw, tmp_path / "out", source)
+    assert not list((tmp_path / "out").iterdir())
 
 
 def test_changed_features_are_found(raw, tmp_path):

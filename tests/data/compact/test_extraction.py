@@ -118,6 +118,67 @@ def test_parts_of_other_settings_are_refused(clips, tmp_path):
     assert not out.exists()
 
 
+def test_parts_of_clips_at_other_times_are_refused(clips, tmp_path):
+    out = tmp_path / "vision"
+    with pytest.raises(KeyboardInterrupt):
+        run(clips, out, Fake(4))
+    later = [clips[0]._replace(stop_time="00:00:01.80"), *clips[1:]]
+    with pytest.raises(UserError, match="made with another clips"):
+        run(later, out)
+
+
+MEDIA = {
+    "vision": {"frames": "rgb", "pattern": "{video}/{frame}.jpg", "detections": "found"},
+    "audio": {"sounds": "wavs", "sound-pattern": "{clip}.wav"},
+}
+
+
+def media_args(root, kind, **changed):
+    """The command's arguments with its media below `root`."""
+    options = MEDIA[kind] | changed
+    paths = {"frames", "detections", "sounds"}
+    for name in paths & set(options):
+        (root / options[name]).mkdir(parents=True, exist_ok=True)
+    given = [
+        f"--{name}={root / value if name in paths else value}" for name, value in options.items()
+    ]
+    rule = ["--frame=proposals"] if kind == "vision" else []
+    fixed = [f"--raw={root / 'raw'}", "--model=none", f"--out={root / 'features' / kind}"]
+    return command._parser().parse_args([kind, *fixed, *given, *rule])
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "value"),
+    [
+        ("vision", "frames", "other_rgb"),
+        ("vision", "pattern", "{video}_{frame}.jpg"),
+        ("vision", "detections", "other_found"),
+        ("audio", "sounds", "other_wavs"),
+        ("audio", "sound-pattern", "{video}_{number}.wav"),
+    ],
+)
+def test_parts_of_other_media_are_refused(tmp_path, kind, option, value):
+    write_raw(tmp_path / "raw")
+    args = media_args(tmp_path, kind)
+    with pytest.raises(KeyboardInterrupt):
+        command.run(args, Fake(2), read)
+    other = media_args(tmp_path, kind, **{option: value})
+    with pytest.raises(UserError, match=f"made with another {option.replace('-', '_')} "):
+        command.run(other, Fake(), read)
+    assert command.run(args, Fake(), read).resumed == 0
+
+
+def test_an_extraction_goes_on_where_its_folders_were_moved_to(tmp_path):
+    write_raw(tmp_path / "a" / "raw")
+    with pytest.raises(KeyboardInterrupt):
+        command.run(media_args(tmp_path / "a", "vision"), Fake(20), read)
+    (tmp_path / "a").rename(tmp_path / "b")
+    (tmp_path / "link").symlink_to(tmp_path / "b")
+    found = command.run(media_args(tmp_path / "link", "vision"), Fake(), read)
+    assert found.resumed == 256
+    assert "rgb" not in (tmp_path / "b" / "features" / "vision" / "manifest.json").read_text()
+
+
 def test_two_processes_do_not_write_the_same_parts(clips, tmp_path):
     folder = tmp_path / ".vision.parts"
     folder.mkdir()
@@ -196,6 +257,8 @@ def test_frame_files_and_patterns_are_checked(tmp_path, first_clip):
     ):
         with pytest.raises(UserError, match=complaint):
             FrameReader(tmp_path, pattern, 30.0)
+    with pytest.raises(UserError, match=r"^--sound-pattern '\{clp\}\.wav' is none"):
+        SoundReader(tmp_path, "{clp}.wav", 16000)
     with pytest.raises(UserError, match="is not a folder"):
         FrameReader(tmp_path / "nothing", SAMPLE_PATTERN, 30.0)
     with pytest.raises(UserError, match="belong together"):

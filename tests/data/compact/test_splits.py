@@ -8,6 +8,7 @@ import pytest
 from tiny_epic import rows, write_raw
 
 from mmgen.data.builders.compact import read_raw
+from mmgen.data.compact.facts import seed_facts, split_facts
 from mmgen.data.compact.heuristics import majority, recent, seen
 from mmgen.data.compact.leakage import leakage
 from mmgen.data.compact.splits import PAPER_SIZES, SPLITS, SplitSettings, divide
@@ -100,6 +101,27 @@ def test_resplit_divides_what_mcd_selects(many):
     assert not np.array_equal(mcd.rows["train"], again.rows["train"])
 
 
+def test_what_validates_from_train_is_not_held_out(many):
+    table, windows = many
+    settings = SMALL._replace(validation="train")
+    division = divide(table, windows, settings, seed=0)
+    assert division.heldout.tolist() == division.rows["test"].tolist()
+    facts = split_facts(table, windows, division, settings.compounds)
+    assert facts["scores"]["heldout"] == facts["scores"]["test"]
+    assert (
+        facts["leakage"]["windows_overlapping"]
+        == leakage(
+            table,
+            windows.clips[division.rows["train"]],
+            windows.clips[division.rows["test"]],
+            settings.compounds,
+        )["windows_overlapping"]
+    )
+    (row,) = seed_facts(table, windows, settings, [0], lambda text: None)["rows"]
+    assert row["mrh_noun_em"] == facts["scores"]["test"]["mrh_noun_em"]
+    assert row["seen_string"] == facts["scores"]["test"]["seen_string"] == 0
+
+
 def test_validation_from_train_keeps_the_test_windows_known(many):
     table, windows = many
     division = divide(table, windows, SMALL._replace(validation="train"), seed=0)
@@ -148,6 +170,9 @@ def test_what_cannot_be_had_is_one_sentence(many, change, complaint):
             for split in ("random", "random_by_video")
             for name, value in (
                 ("validation", "train"),
+                ("ties", "item"),
+                ("atoms_from", "window"),
+                ("atom_limit", 0.3),
                 ("target_dc", 0.6),
                 ("unseen", "window"),
                 ("profile", "literal"),
@@ -158,7 +183,7 @@ def test_what_cannot_be_had_is_one_sentence(many, change, complaint):
 )
 def test_choices_that_others_make_void_are_one_sentence(change, complaint):
     with pytest.raises(UserError, match=complaint) as caught:
-        SMALL._replace(**change).check()
+        SplitSettings()._replace(**change).check()
     assert "\n" not in str(caught.value)
 
 

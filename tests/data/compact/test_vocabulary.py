@@ -11,9 +11,6 @@ from mmgen.data.compact.vocabulary import (
     UNSEEN,
     AtomLabels,
     CompactVocabulary,
-    check_vocabulary,
-    read_vocabulary,
-    write_vocabulary,
 )
 from mmgen.errors import UserError
 
@@ -52,26 +49,6 @@ def test_the_words_are_those_of_train_alone():
     again = CompactVocabulary.of(list(reversed(TRAIN)))
     other = CompactVocabulary.of(TRAIN[:1])
     assert words.fingerprint == again.fingerprint != other.fingerprint
-
-
-def test_a_vocabulary_of_another_split_is_refused(tmp_path):
-    path = tmp_path / "words.json"
-    write_vocabulary(path, CompactVocabulary.of(TRAIN))
-    assert read_vocabulary(path, TRAIN).tokens == CompactVocabulary.of(TRAIN).tokens
-    with pytest.raises(UserError, match=r"words\.json: the vocabulary of 16 words belongs to an"):
-        read_vocabulary(path, TRAIN[:1])
-    # Also one whose words are the same in another order: its ids would be wrong.
-    turned = CompactVocabulary(tuple(reversed(CompactVocabulary.of(TRAIN).tokens[5:])))
-    with pytest.raises(UserError, match="belongs to another split"):
-        check_vocabulary(turned, TRAIN, "here")
-
-
-@pytest.mark.parametrize("content", ["{", "3", "[1]", '{"a": 1'])
-def test_a_damaged_file_is_one_sentence(tmp_path, content):
-    path = tmp_path / "words.json"
-    path.write_text(content)
-    with pytest.raises(UserError, match=r"words\.json is no readable vocabulary"):
-        read_vocabulary(path, TRAIN)
 
 
 @pytest.mark.parametrize("tokens", [["[PAD]"], ["."], ["two words"], [""], ["cup", "cup"]])

@@ -5,6 +5,7 @@ from tiny_epic import clip_row, write_raw
 
 from mmgen.data.builders.compact import read_raw
 from mmgen.data.compact.golden import GOLDEN, find_golden
+from mmgen.data.compact.splits import Division
 from mmgen.data.compact.windows import ClipTable, WindowRules, find_windows
 from mmgen.errors import UserError
 
@@ -79,6 +80,6 @@ def test_real_counts(real, distinct, shared, count):
 
 def test_every_window_that_the_paper_shows_comes_out(real):
     _, table = real
-    found = find_golden(table, find_windows(table, WindowRules()), {})
+    found = find_golden(table, find_windows(table, WindowRules()), Division({}, None))
     assert [one.golden for one in found] == list(GOLDEN)
     assert all(one.present for one in found)

@@ -368,7 +368,17 @@ def test_a_split_that_cannot_be_had_leaves_nothing(tmp_path):
         build_kitchen_world(tmp_path / "w", kitchen_settings("smoke", sizes=(9000, 10, 10)))
     with pytest.raises(UserError, match="choose one of mcd"):
         build_kitchen_world(tmp_path / "w", kitchen_settings("smoke", split="mdc"))
+    with pytest.raises(UserError, match=r"--atom-limit=0\.3 means nothing with --split=random"):
+        build_kitchen_world(
+            tmp_path / "w", kitchen_settings("smoke", split="random", atom_limit=0.3)
+        )
     assert not list(tmp_path.iterdir())
+
+
+def test_the_small_preset_may_be_divided_at_random(tmp_path):
+    build_kitchen_world(tmp_path / "w", kitchen_settings("smoke", split="random"))
+    info = open_compact(tmp_path / "w").info
+    assert info["name"] == "kitchen_world_random_dc0.6_atom-limit-0.05_n240-120-120"
 
 
 def test_the_command_line_builds_it_where_runs_look(tmp_path, capsys):
