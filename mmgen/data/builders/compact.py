@@ -134,6 +134,7 @@ def build_compact(request: BuildRequest) -> pathlib.Path:
     recipe = make_recipe(choice, request.data_seed)
     material = read_material(raw, recipe)
     settings = recipe.settings
+    sources = [source_of(path) for path in material.paths]
     name = dataset_name(choice["name"], recipe)
     info = {
         "name": name,
@@ -141,14 +142,12 @@ def build_compact(request: BuildRequest) -> pathlib.Path:
         "settings": {key: value for key, value in choice.items() if key not in ASIDE},
         "data_seed": request.data_seed,
         "licences": [choice["licence"]],
-        "sources": [source_of(path) for path in material.paths],
+        "sources": sources,
+        "paper_scale": is_epic({"sources": sources})
+        and settings.sizes == PAPER_SIZES
+        and len(material.table.clips) > sum(PAPER_SIZES),
         "world": False,
     }
-    info["paper_scale"] = (
-        is_epic(info)
-        and settings.sizes == PAPER_SIZES
-        and len(material.table.clips) > sum(PAPER_SIZES)
-    )
     with CompactWriter(request.out / name, info, force=request.force) as writer:
         write_material(writer, material, recipe, features=request.features)
     return writer.root
