@@ -87,6 +87,14 @@ cp "$STAND_IN" .venv/bin/python
 """
 
 
+HEAR_INTERRUPTS = """\
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""In the background a shell ignores Ctrl-C, and no script can trap what it began by ignoring."""
+
+
 class Cluster:
     """A folder with stand-ins on the PATH, and what they were asked to do."""
 
@@ -120,7 +128,7 @@ class Cluster:
             **variables,
         }
         return subprocess.Popen(
-            ["bash", str(LAUNCH / script), *arguments],
+            [sys.executable, "-c", HEAR_INTERRUPTS, "bash", str(LAUNCH / script), *arguments],
             env=environment,
             stderr=subprocess.PIPE,
             text=True,
