@@ -2,7 +2,7 @@
 
 python -m mmgen.main --config=configs/compact_vl.py[:task=utterance|verb|noun,split=mcd,...]
 
-kitchen_world (the default): about 90 s on one CPU core; CA 10.4 +- 0.2 over 3 seeds.
+kitchen_world (the default): about 100 s on one CPU core; CA 10.5 +- 0.4 over 5 seeds.
 Published: BLEU 31.25 +- 0.3, EM 7.27 +- 0.1, CA 12.95 +- 0.4.
 """
 
