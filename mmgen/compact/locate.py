@@ -5,6 +5,7 @@ import pathlib
 from ml_collections import ConfigDict
 
 from mmgen.data.compact.dataset import CompactDataset, open_compact
+from mmgen.data.compact.splits import CHOICES
 from mmgen.data.locate import build_once, world_folder
 from mmgen.errors import UserError
 from mmgen.settings.compact import check_early
@@ -41,11 +42,10 @@ def locate_compact(config: ConfigDict) -> CompactDataset:
             )
     root = folder / (_real_name(config.data_seed or 0, given) if name == REAL else name)
     if not (root / "dataset.json").is_file():
-        wanted = " ".join(f"--{key.replace('_', '-')}={value}" for key, value in given.items())
         raise UserError(
-            f"There is no finished data set at '{root}'; build it with `python -m mmgen.data.build "
-            f"{REAL} --raw DIR --out {folder} {wanted}`".rstrip()
-            + f", or name the built-in '{WORLD}'."
+            f"There is no finished data set at '{root}'; build it with "
+            f"`{_build_command(name, folder, config.data_seed, given)}`, or name the built-in "
+            f"'{WORLD}'."
         )
     dataset = open_compact(root)
     _check_given(config, dataset)
@@ -63,6 +63,20 @@ def _check_given(config: ConfigDict, dataset: CompactDataset) -> None:
                 f"config.{path} is {value!r}, but the data set '{dataset.info['name']}' was built "
                 f"with {has!r}; leave it out, or name a data set that was built so."
             )
+
+
+def _build_command(name: str, folder: pathlib.Path, data_seed: int | None, given: dict) -> str:
+    """What builds a data set that is not there, as far as config and name tell."""
+    options = [f"--{key.replace('_', '-')}={value}" for key, value in given.items()]
+    named = [split for split in CHOICES["split"] if f"{name}_".startswith(f"{REAL}_{split}_")]
+    if named and "split" not in given:
+        split = max(named, key=len)
+        options.insert(0, f"--split={split}")
+        if name != f"{REAL}_{split}":
+            options.append("...")
+    if data_seed:
+        options.append(f"--seed={data_seed}")
+    return " ".join([f"python -m mmgen.data.build {REAL} --raw DIR --out {folder}", *options])
 
 
 def _real_name(data_seed: int, given: dict) -> str:

@@ -48,3 +48,23 @@ def test_what_it_is_may_be_repeated_and_is_recorded(folder):
     assert (bare.dataset.split, bare.dataset.target_dc, bare.data_seed) == ("resplit", 1.0, 0)
     same = located(folder, dataset__split="resplit", dataset__target_dc=1.0, data_seed=0)
     assert same.to_dict() == bare.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("changes", "options"),
+    [
+        ({"dataset__name": "compact"}, ""),
+        ({"dataset__name": "compact", "dataset__split": "random"}, " --split=random"),
+        ({"dataset__name": "compact", "data_seed": 3}, " --seed=3"),
+        ({"dataset__name": "compact_resplit"}, " --split=resplit"),
+        ({"dataset__name": "compact_random_by_video"}, " --split=random_by_video"),
+        ({"dataset__name": "compact_mcd_dc0.6"}, " --split=mcd ..."),
+        ({"dataset__name": "another"}, ""),
+    ],
+    ids=str,
+)
+def test_the_command_for_what_is_not_there_fits_its_name(tmp_path, changes, options):
+    with pytest.raises(UserError, match="no finished data set") as caught:
+        located(tmp_path, **changes)
+    command = f"`python -m mmgen.data.build compact --raw DIR --out {tmp_path}{options}`"
+    assert command in str(caught.value)
