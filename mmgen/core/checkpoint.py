@@ -32,6 +32,9 @@ SLACK = 1 << 16
 DATA_FILE = 1 << 24
 """Bytes of a data file. Larger ones are gathered in memory, as much again as the whole state."""
 
+ASIDE = "replaced-"
+"""Begins the name of a checkpoint whose step is being saved again."""
+
 
 class NotFiniteError(Exception):
     """A parameter to be saved is not finite; nothing was written. `path` names it."""
@@ -69,6 +72,7 @@ class Checkpointer:
         if keep < 1:
             raise UserError(f"checkpoint.keep is {keep}; it must be at least 1.")
         self._best = best
+        self._bring_back()
         absl_logging.get_absl_logger().addFilter(_RAISED_ANYWAY)
         options = ocp.CheckpointManagerOptions(
             preservation_policy=_preservation(keep, best),
@@ -107,7 +111,8 @@ class Checkpointer:
         Args:
           control, facts: JSON objects that come back from `restore`.
           metrics: what `best` chooses by; None if this step was not evaluated.
-          replace: `step` is saved already, and that checkpoint is deleted first.
+          replace: `step` is saved already. On a disk that checkpoint is there until the new one
+            is; a bucket cannot rename, and has it deleted first.
 
         Raises:
           NotFiniteError: a parameter is not finite.
@@ -127,11 +132,14 @@ class Checkpointer:
         rank = self._rank(metrics)
         if replace:
             self.wait()
-            self._manager.delete(step)
+            self._writing(lambda: self._set_aside(step))
         saved = self._writing(lambda: self._manager.save(step, args=arguments, metrics=rank))
         # Orbax only returns False here, and writes nothing.
         if not saved:
             raise ValueError(f"step {step} was not saved; {self.steps} are there already")
+        if replace:
+            self.wait()
+            self._bring_back()
 
     def restore_latest(self, abstract_state: TrainState) -> Restored | None:
         """The newest checkpoint that can be read; None if there is none at all.
@@ -245,9 +253,36 @@ class Checkpointer:
         value = rank_of(metrics, self._best[0])
         return None if value is None else {self._best[0]: value}
 
+    @property
+    def _is_remote(self) -> bool:
+        return "://" in os.fspath(self._directory)
+
+    def _set_aside(self, step: int) -> None:
+        """Out of the way of another checkpoint of `step`, until `_bring_back`."""
+        if self._is_remote:
+            self._manager.delete(step)
+            return
+        if jax.process_index() == 0:
+            (self._directory / str(step)).rename(self._directory / f"{ASIDE}{step}")
+        from_first_process(None)  # nobody looks before it is done
+        self._manager.reload()
+
+    def _bring_back(self) -> None:
+        """What was set aside: back where its replacement was not finished, else deleted."""
+        if self._is_remote:
+            return
+        if jax.process_index() == 0:
+            for aside in self._directory.glob(f"{ASIDE}*"):
+                place = self._directory / aside.name.removeprefix(ASIDE)
+                if place.exists():  # Orbax renames as well, so that it is whole
+                    aside.rmtree()
+                else:
+                    aside.rename(place)
+        from_first_process(None)
+
     def _check_space(self, state: TrainState) -> None:
         """Ask for room beforehand: Orbax leaves half a folder and a page of tracebacks."""
-        if "://" in os.fspath(self._directory):
+        if self._is_remote:
             return
         needed = sum(leaf.nbytes for leaf in jax.tree.leaves(state)) + SLACK
         if from_first_process(shutil.disk_usage(self._directory).free) < needed:

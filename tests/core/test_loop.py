@@ -1,6 +1,7 @@
 """The loop's order, what it refuses to save, and what it must not do on the way."""
 
 import errno
+import itertools
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import threading
 import jax
 import jax.numpy as jnp
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 from mmgen.core.checkpoint import Checkpointer
@@ -318,6 +320,52 @@ def test_the_best_is_kept_though_a_signal_broke_its_evaluation(tmp_path):
     checkpoints = Checkpointer(tmp_path / "checkpoints", best=("error", "min"))
     assert checkpoints.best_step == 7
     checkpoints.close()
+
+
+def test_a_kill_while_the_best_is_saved_again_loses_nothing(tmp_path, monkeypatch):
+    """Its evaluation was broken off by a signal, so that it was saved before it was the best."""
+    signals = iter([True])
+
+    def evaluate(params, step, final):
+        if next(signals, False):
+            os.kill(os.getpid(), signal.SIGTERM)
+            threading.Event().wait(30)
+        return {"error": float(step)}
+
+    settings = {"evaluate": evaluate, "best": ("error", "min"), "keep": 1, "save_every": 100}
+    assert toy.toy_train(tmp_path, **settings).stopped
+    folder = tmp_path / "checkpoints"
+    for when in ("before it is written", "before the old one is gone"):
+        with monkeypatch.context() as patch:
+            if when == "before it is written":
+                patch.setattr(ocp.CheckpointManager, "save", broken)
+            else:
+                patch.setattr(Checkpointer, "_bring_back", fails_on_its_second_call())
+            with pytest.raises(RuntimeError, match="killed"):
+                toy.toy_train(tmp_path, **settings)
+        assert (folder / "replaced-7").exists(), when
+        checkpoints = Checkpointer(folder, best=("error", "min"))
+        assert checkpoints.steps == [7], when
+        checkpoints.close()
+        assert not (folder / "replaced-7").exists(), when
+    toy.toy_train(tmp_path, **settings)
+    assert steps_saved(tmp_path) == [7, 20]
+
+
+def broken(*args, **settings):
+    raise RuntimeError("killed")
+
+
+def fails_on_its_second_call():
+    calls = itertools.count()
+    works = Checkpointer._bring_back
+
+    def bring_back(self):
+        if next(calls) == 1:
+            broken()
+        works(self)
+
+    return bring_back
 
 
 def test_a_best_metric_that_nobody_gives_is_named(tmp_path):
