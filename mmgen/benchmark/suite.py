@@ -18,10 +18,10 @@ from mmgen.benchmark.scales import Scale
 from mmgen.benchmark.subjects import Subject
 from mmgen.benchmark.turns import Turn
 from mmgen.benchmark.workload import device_tables, host_store
-from mmgen.core.dispatch import put_timed
 from mmgen.core.feeding import Feeder
 from mmgen.core.mesh import make_mesh, put_feed, put_replicated
 from mmgen.core.resident import Data, put_data
+from mmgen.core.waiting import WaitClock
 
 WAITED, LEAST_WAITED = 30, 3
 """Iterations over which waiting for data is measured: at most, and where they are slow."""
@@ -246,29 +246,29 @@ def _fed(
     """
     count = min(WAITED, len(subject.feeds))
     feeder = Feeder(OnlyItems(subject.feeds), 0, count)
+    clock = WaitClock()
     values: Array | None = None
-    waited, made = 0.0, 0
+    made = 0
     for made in range(1, count + 1):
-        is_idle = functools.partial(_is_ready, values)
-        feed, copied = put_timed(feeder.next(is_idle), ground.mesh, None, is_idle)
-        waited += copied
+        asked = time.perf_counter()
+        feed = put_feed(feeder.next(), ground.mesh)
         if made == 1:  # whose batch nothing could hide
-            feeder.seconds, waited, began = 0.0, 0.0, time.perf_counter()
+            began = time.perf_counter()
+        else:
+            clock.placed(feed, asked)
         before = values
         state, values = program.call(state, feed, ground.seed)
-        # One step ahead of the device, so that the clock below is that of the device.
+        clock.dispatched(values)
+        # One step ahead of the device, so that the time below is that of the device.
         jax.block_until_ready(before)
         if made >= LEAST_WAITED and time.perf_counter() - began >= seconds:
             break
     jax.block_until_ready(values)
     elapsed = time.perf_counter() - began
     feeder.close()
-    share = (feeder.seconds + waited) / elapsed
-    return state, {"fed_ms": 1e3 * elapsed / made, "data_wait_share": share}
-
-
-def _is_ready(values: Any) -> bool:
-    return values is None or values.is_ready()
+    clock.settle()
+    clock.close()
+    return state, {"fed_ms": 1e3 * elapsed / made, "data_wait_share": clock.seconds / elapsed}
 
 
 class OnlyItems:

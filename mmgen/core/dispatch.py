@@ -1,14 +1,12 @@
 """How the loop makes iterations: one per dispatch from the host, or chunks from device memory."""
 
 import time
-from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
 import jax
 from jax.sharding import Mesh
 from jaxtyping import Array, Int
 
-from mmgen.algorithms.base import Feed
 from mmgen.core.announce import announce
 from mmgen.core.compiled_step import Trace, compile_step
 from mmgen.core.feeding import Feeder, LiveFeeds
@@ -16,6 +14,7 @@ from mmgen.core.mesh import put_feed, replicated
 from mmgen.core.resident import choose_chunk, compile_chunk, longest_chunk, put_data, steps_from
 from mmgen.core.run_spec import RunSpec
 from mmgen.core.state import TrainState
+from mmgen.core.waiting import WaitClock
 
 PyTree = Any
 
@@ -25,19 +24,18 @@ class Dispatcher(Protocol):
 
     Attributes:
       traces: one entry per compiled program; the last names the scalars.
-      wait_seconds: in which no iteration was running because its batch was not there, be it that
-        it was not read yet or not copied to the device.
+      clock: of the time in which no iteration was running because its batch was not there; None
+        if nothing can be waited for.
     """
 
     traces: list[Trace]
-    wait_seconds: float
 
-    def prepare(self, step: int, is_idle: Callable[[], bool]) -> Any:
-        """What the iterations from `step` on read, on the device.
+    @property
+    def clock(self) -> WaitClock | None:
+        """See above."""
 
-        Args:
-          is_idle: has the device nothing to do?
-        """
+    def prepare(self, step: int) -> Any:
+        """What the iterations from `step` on read, on the device."""
 
     def dispatch(
         self, state: TrainState, prepared: Any, seed: Int[Array, ""]
@@ -48,28 +46,6 @@ class Dispatcher(Protocol):
         """End the threads behind it."""
 
 
-def put_timed(
-    feed: Feed, mesh: Mesh, rows: Sequence[int] | None, is_idle: Callable[[], bool]
-) -> tuple[Feed, float]:
-    """`mesh.put_feed`, and the seconds in which no step was running because of it.
-
-    Args:
-      is_idle: has the device nothing to do? Asked once the copy is under way: behind steps that
-        still run it costs nothing, and is not waited for.
-
-    Raises:
-      ValueError: as `put_feed`.
-    """
-    began = time.perf_counter()
-    placed = put_feed(feed, mesh, rows)
-    if not is_idle():
-        return placed, 0.0
-    # `put_feed` may return before the copy is there. A step could not begin without it either, so
-    # that to wait for it, which alone shows how long it takes, costs an idle device nearly nothing.
-    jax.block_until_ready(placed)
-    return placed, time.perf_counter() - began
-
-
 class HostDispatcher:
     """One iteration per dispatch; batches are read ahead on the host."""
 
@@ -77,32 +53,28 @@ class HostDispatcher:
         self._mesh, self._rows = mesh, spec.feed_rows
         self._call, self.traces = compile_step(spec.step, shardings, mesh)
         self._feeder = Feeder(spec.feeds, start, spec.num_steps)
+        self.clock = WaitClock()
 
-    @property
-    def wait_seconds(self) -> float:
-        """See `Dispatcher`."""
-        return self._feeder.seconds
-
-    @wait_seconds.setter
-    def wait_seconds(self, seconds: float) -> None:
-        self._feeder.seconds = seconds
-
-    def prepare(self, step: int, is_idle: Callable[[], bool]) -> Any:
+    def prepare(self, step: int) -> Any:
         """The next feed."""
         del step
-        feed, seconds = put_timed(self._feeder.next(is_idle), self._mesh, self._rows, is_idle)
-        self.wait_seconds += seconds
+        began = time.perf_counter()
+        feed = put_feed(self._feeder.next(), self._mesh, self._rows)
+        self.clock.placed(feed, began)
         return feed
 
     def dispatch(
         self, state: TrainState, prepared: Any, seed: Int[Array, ""]
     ) -> tuple[TrainState, Array, int]:
         """One iteration."""
-        return *self._call(state, prepared, seed), 1
+        state, values = self._call(state, prepared, seed)
+        self.clock.dispatched(values)
+        return state, values, 1
 
     def close(self) -> None:
-        """End the thread that reads ahead."""
+        """End the threads that read ahead and keep the clock."""
         self._feeder.close()
+        self.clock.close()
 
 
 class LiveDispatcher:
@@ -119,11 +91,10 @@ class LiveDispatcher:
         self._feeds = cast(LiveFeeds, spec.feeds)
         self._draw = jax.jit(spec.draw, out_shardings=replicated(mesh))
         self._call, self.traces = compile_step(spec.step, shardings, mesh)
-        self.wait_seconds = 0.0
+        self.clock = WaitClock()
 
-    def prepare(self, step: int, is_idle: Callable[[], bool]) -> int:
+    def prepare(self, step: int) -> int:
         """Nothing can be prepared."""
-        del is_idle
         return step
 
     def dispatch(
@@ -132,20 +103,21 @@ class LiveDispatcher:
         """One iteration."""
         drawn = jax.device_get(self._draw(state.memory, seed, state.step))
         began = time.perf_counter()
-        read = self._feeds.with_replay(prepared, drawn)
-        self.wait_seconds += time.perf_counter() - began
-        feed, seconds = put_timed(read, self._mesh, self._rows, lambda: True)
-        self.wait_seconds += seconds
-        return *self._call(state, feed, seed), 1
+        feed = put_feed(self._feeds.with_replay(prepared, drawn), self._mesh, self._rows)
+        self.clock.placed(feed, began)
+        state, values = self._call(state, feed, seed)
+        self.clock.dispatched(values)
+        return state, values, 1
 
     def close(self) -> None:
-        """There is no thread."""
+        """End the clock's thread."""
+        self.clock.close()
 
 
 class DeviceDispatcher:
     """Many iterations per dispatch; the data lies on the device, and nothing is waited for."""
 
-    wait_seconds = 0.0
+    clock = None
 
     def __init__(self, spec: RunSpec, shardings: PyTree, mesh: Mesh):
         resident = spec.resident
@@ -159,9 +131,8 @@ class DeviceDispatcher:
         )
         announce(f"residency device: {self._chunk} iterations per dispatch")
 
-    def prepare(self, step: int, is_idle: Callable[[], bool]) -> int:
+    def prepare(self, step: int) -> int:
         """How many iterations the dispatch makes."""
-        del is_idle
         return steps_from(step, self._edges, self._chunk)
 
     def dispatch(

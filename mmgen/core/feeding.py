@@ -1,9 +1,8 @@
-"""Reading ahead: the feeds of the next steps, and how long the device had to wait for them."""
+"""Reading ahead: the feeds of the next steps."""
 
 import queue
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 from mmgen.algorithms.base import Feed
@@ -66,27 +65,15 @@ def read_ahead(feeds: Feeds, start: int, stop: int, depth: int = 2) -> Iterator[
 
 
 class Feeder:
-    """The feeds from `start` on, and the clock of waiting for them."""
+    """The feeds from `start` on."""
 
     def __init__(self, feeds: Feeds, start: int, stop: int):
         own = getattr(feeds, "read_ahead", None)
         self._iterator: Any = own(start) if own else read_ahead(feeds, start, stop)
-        self.seconds = 0.0
-        """Time in which no step was running because the next feed was not there."""
 
-    def next(self, is_idle: Callable[[], bool]) -> Feed:
-        """The next feed.
-
-        Args:
-          is_idle: has the device nothing to do? Asked after a wait: time in which the device was
-            still busy with earlier steps is not lost.
-        """
-        began = time.perf_counter()
-        feed = next(self._iterator)
-        elapsed = time.perf_counter() - began
-        if is_idle():
-            self.seconds += elapsed
-        return feed
+    def next(self) -> Feed:
+        """The next feed, once it is there."""
+        return next(self._iterator)
 
     def close(self) -> None:
         """End the threads behind it."""

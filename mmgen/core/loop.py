@@ -247,7 +247,7 @@ class _Run:
         programs = len(dispatcher.traces)
         # Every copy between host and device in here has to be meant.
         with self.watch.time("train"), jax.transfer_guard("disallow"):
-            prepared = dispatcher.prepare(self.step, lambda: self.reader.is_idle)
+            prepared = dispatcher.prepare(self.step)
             began = time.perf_counter()
             self.state, values, count = dispatcher.dispatch(self.state, prepared, self.seed)
             self.step += count
@@ -265,7 +265,8 @@ class _Run:
         self.unrated += steps
         if self.dispatches == 1:
             self.watch.add("to_first_step", self.watch.total())
-            self.dispatcher.wait_seconds = 0.0
+            if self.dispatcher.clock:
+                self.dispatcher.clock.reset()
             self.progress.start(self.step)
 
     # What happens around the steps.
@@ -376,7 +377,8 @@ class _Run:
         return steps * self.spec.examples_per_step / max(seconds, 1e-9)
 
     def _wait_share(self) -> float:
-        return self.dispatcher.wait_seconds / max(self.watch.seconds("train"), 1e-9)
+        clock = self.dispatcher.clock
+        return clock.seconds / max(self.watch.seconds("train"), 1e-9) if clock else 0.0
 
     def _not_finite(self, step: int, what: str) -> Diverged:
         """The sentence, with the examples that the step has read."""

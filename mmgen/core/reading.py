@@ -67,7 +67,9 @@ class LateReader:
           NotFinite: by its step, the first loss that is not finite.
         """
         alone = jax.process_count() == 1
-        while len(self._pending) > LATE or (alone and self._pending and self._is_ready(0)):
+        while len(self._pending) > LATE or (
+            alone and self._pending and self._pending[0][2].is_ready()
+        ):
             self._read()
 
     def drain(self) -> None:
@@ -75,13 +77,8 @@ class LateReader:
         while self._pending:
             self._read()
 
-    @property
-    def is_idle(self) -> bool:
-        """Has the device finished everything that was dispatched?"""
-        return not self._pending or self._is_ready(-1)
-
-    def _is_ready(self, index: int) -> bool:
-        return self._pending[index][2].is_ready()
+    def _is_ready(self) -> bool:
+        return self._pending[0][2].is_ready()
 
     def _read(self) -> None:
         step, names, array = self._pending.popleft()

@@ -42,26 +42,12 @@ def test_closing_ends_the_thread():
     raise AssertionError("the thread is still there")
 
 
-def test_waiting_counts_only_while_the_device_is_idle():
-    class Slow:
-        def __getitem__(self, step):
-            time.sleep(0.05)
-            return step
-
-    feeder = Feeder(Slow(), 0, 4)
-    feeder.next(lambda: False)
-    assert feeder.seconds == 0
-    feeder.next(lambda: True)
-    assert feeder.seconds > 0.02
-    feeder.close()
-
-
 def test_feeds_may_bring_their_own_reader():
     class Own:
         def read_ahead(self, start):
             return iter(range(start, 9))
 
-    assert Feeder(Own(), 7, 9).next(lambda: True) == 7
+    assert Feeder(Own(), 7, 9).next() == 7
 
 
 class Slow:
@@ -88,7 +74,6 @@ def test_a_step_in_flight_is_not_waited_for():
         reader.push(step, ("loss",), Slow())
         reader.poll()
     assert seen == [1]
-    assert not reader.is_idle
 
 
 def test_the_first_loss_that_is_not_finite_is_found_and_later_ones_never_seen():
