@@ -77,14 +77,14 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--peer_python", default=sys.executable, help="interpreter that has torch and numpy")
     add("--peer_variants", default="eager", help="eager, compile or both")
     add("--out", type=pathlib.Path, help="file for everything measured, as JSON")
-    parser.set_defaults(settings={})
+    parser.set_defaults(settings={}, dropout=Scale().dropout, capacity=Scale().capacity)
     arguments = parser.parse_args(argv)
     if arguments.config:
         step = step_of(arguments.config)
         parser.set_defaults(
             algorithms=step["algorithm"],
             models=step["model"],
-            **{key: step[key] for key in ("size", "dtype", "batch_size")},
+            **{key: step[key] for key in step if key not in ("algorithm", "model", "settings")},
         )
         arguments = parser.parse_args(argv)
         if arguments.algorithms == step["algorithm"]:
@@ -138,6 +138,11 @@ def _check(arguments: argparse.Namespace, algorithms: list[str], models: list[st
             check_choice(flag, name, known)
     if arguments.seeds < 0 or arguments.seeds == 1:
         raise UserError(f"--seeds={arguments.seeds} must be 2 or more: so many against one.")
+    for flag in ("peer", "memory", "chunk") if arguments.seeds else ():
+        if getattr(arguments, flag):
+            raise UserError(
+                f"--{flag} is not measured with --seeds={arguments.seeds}; leave it out."
+            )
     if arguments.peer:
         check_peer(arguments.peer_python)
 
@@ -175,7 +180,9 @@ def _scale(arguments: argparse.Namespace) -> Scale:
         clock_instances=max(INSTANCES, 100 * arguments.batch_size),
         size=arguments.size,
         dtype=arguments.dtype,
+        dropout=arguments.dropout,
         batch_size=arguments.batch_size,
+        capacity=arguments.capacity,
         bucket=Bucket(arguments.text, arguments.objects),
         matmul_size=0,
         compile_seconds=PATIENCE,

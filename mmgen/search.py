@@ -162,6 +162,7 @@ def make_trials(search: Search) -> list[Trial]:
         *search.arguments,
         f"--config.stream.share={search.share}",
         f"--config.evaluation.splits=({search.split!r},)",
+        "--config.num_seeds=1",
     )
     trials = []
     for values in itertools.product(*search.grid.values()):

@@ -20,6 +20,7 @@ from mmgen.benchmark import accelerator_check, peer, suite, turns
 from mmgen.benchmark.accelerator_check import Check, Stage
 from mmgen.benchmark.accelerator_report import report
 from mmgen.benchmark.flops import count_flops
+from mmgen.benchmark.from_config import step_of
 from mmgen.benchmark.insertion import insertion_times
 from mmgen.benchmark.measure import WARM_UP, matmul_peak
 from mmgen.benchmark.profile import kernel_times
@@ -30,7 +31,6 @@ from mmgen.benchmark.suite import Case, clock_cases
 from mmgen.benchmark.trained import loop
 from mmgen.benchmark.turns import LEAST_ROUNDS, Turn, time_turns
 from mmgen.benchmark.workload import make_workload
-from mmgen.core import dispatch
 from mmgen.core.mesh import put_feed
 from mmgen.data.buckets import Bucket
 from mmgen.memory.divergence import DIVERGENCES
@@ -118,10 +118,37 @@ def test_a_config_says_which_step_is_timed(tmp_path, capsys, monkeypatch):
         ("visCOLL_der10k.py", "algorithm.name='der', and the bench times plain, er"),
         ("visCOLL_er10k.py:profile=release", "profile='release'"),
         ("visCOLL_balanced_sqrt10k.py", "memory.policy='balanced_sqrt'"),
+        ("visCOLL_er10k.py:text_only", "text_only=True"),
         ("compact_l.py", "of kind compact"),
     ):
         assert bench.main([f"--config=configs/{wrong}"]) == 2
         assert words in capsys.readouterr().err
+
+
+def test_a_config_says_the_sizes_of_its_step(monkeypatch):
+    monkeypatch.chdir(pathlib.Path(__file__).parents[1])
+    steps = [step_of(f"configs/visCOLL_{name}.py") for name in ("er1k", "er10k", "vanilla")]
+    assert [step.get("capacity") for step in steps] == [1_000, 10_000, None]
+    smoke = step_of("configs/visCOLL_er10k.py:smoke")
+    assert (smoke["size"], smoke["batch_size"], smoke["dropout"]) == ("smoke", 32, 0.1)
+
+
+def test_what_several_seeds_are_not_measured_with_is_refused(capsys):
+    assert bench.main(["--seeds=3", "--algorithms=er", "--memory"]) == 2
+    assert "--memory is not measured with --seeds=3" in capsys.readouterr().err
+
+
+def test_a_case_that_fails_leaves_the_others(tmp_path, monkeypatch):
+    def clock(record, scale, ground, bench, *rest):
+        if bench.case.algorithm == "er":
+            raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(suite, "_clock", clock)
+    record = Record(tmp_path / "record.json")
+    cases = [Case("vlbert", name, 4, 0) for name in ("er", "plain")]
+    (turn,) = clock_cases(record, SCALES["tiny"], cases, wait=False)
+    assert record.values["failures"] == {"er vlbert x4": "RuntimeError: out of memory"}
+    assert turn.name == "plain vlbert x4"
 
 
 def test_a_case_with_settings_of_its_own_is_timed(tmp_path):
@@ -154,12 +181,13 @@ def test_waiting_for_data_counts_the_copy_and_ends_in_time(tmp_path, monkeypatch
         time.sleep(0.3)
         return put_feed(*arguments)
 
-    monkeypatch.setattr(dispatch, "put_feed", slow_put)
+    monkeypatch.setattr(suite, "put_feed", slow_put)
     record = Record(tmp_path / "record.json")
     clock_cases(record, SCALES["tiny"], [Case("vlbert", "plain", 4, 0)])
     (case,) = record.values["cases"]
     assert case["data_wait_share"] > 0.5 and case["fed_ms"] > 100
-    assert len(copies) == suite.LEAST_WAITED, "each takes longer than a measurement may"
+    # One more for the iterations that are timed with a batch on the device.
+    assert len(copies) == suite.LEAST_WAITED + 1, "each takes longer than a measurement may"
 
 
 def test_algorithms_take_turns(monkeypatch):

@@ -21,6 +21,7 @@ from mmgen.benchmark.turns import Turn, time_turns
 from mmgen.core.compiled_step import compile_step
 from mmgen.core.mesh import make_mesh, param_shardings, placed_shapes, put_feed, put_replicated
 from mmgen.core.seeds import born
+from mmgen.errors import UserError
 
 SEEDS = 3
 SIZE = "small"
@@ -38,7 +39,7 @@ def compare_seeds(scale: Scale, count: int, case: Case) -> dict[str, Any]:
       As `turns.time_turns`: of 1 seed, whose time is 1, and of `count` seeds.
 
     Raises:
-      RuntimeError: a program is not compiled within `scale.compile_seconds`.
+      UserError: a program is not compiled within `scale.compile_seconds`.
     """
     subject = scale.subject(
         scale.clocked(),
@@ -55,7 +56,7 @@ def compare_seeds(scale: Scale, count: int, case: Case) -> dict[str, Any]:
         seconds=scale.compile_seconds,
     )
     if attempts.failures:
-        raise RuntimeError(f"not compiled: {attempts.failures}")
+        raise UserError(f"{case.name} cannot be timed: {attempts.failures}")
     turns = [side.turn(case.model, attempts.programs[side.name]) for side in sides]
     return time_turns(turns, group=scale.group, seconds=len(sides) * scale.clock_seconds)
 

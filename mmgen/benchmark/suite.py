@@ -120,7 +120,11 @@ def clock_cases(
     facts = compilation_facts(attempts)
     record.add(programs=facts["programs"], failures=failures | facts["failures"])
     for bench in benches:
-        _clock(record, scale, ground, bench, attempts.programs, wait and bench is benches[0])
+        try:
+            _clock(record, scale, ground, bench, attempts.programs, wait and bench is benches[0])
+        except Exception as error:
+            failures[bench.case.name] = f"{type(error).__name__}: {error}"[:500]
+            record.add(failures=failures | facts["failures"])
     return [
         Turn(
             bench.case.name,
@@ -129,6 +133,7 @@ def clock_cases(
             _advance(program, bench, ground, "host"),
         )
         for bench in benches
+        if bench.case.name not in failures
         if (program := attempts.programs.get(f"{bench.case.name}, host"))
     ]
 

@@ -69,7 +69,7 @@ class Resident(NamedTuple):
     """A run's data and how batches are made of it.
 
     Attributes:
-      data: numpy arrays, the same on every process.
+      data: numpy arrays, the same on every process, or what lies on the mesh already.
       gather: `(tables, rows int32[b], bucket) -> Batch`, traceable; `bucket` is one of `buckets`.
       buckets: padded shapes, which `Schedule.bucket` numbers.
     """
@@ -118,7 +118,7 @@ def put_data(data: PyTree, mesh: Mesh) -> PyTree:
     """The arrays on every device of the mesh; what lies there already is taken as it is.
 
     Raises:
-      UserError: they are larger than the memory of a device.
+      UserError: they are larger than what is left of a device's memory.
     """
     _check_room(data, mesh)
     if jax.process_count() == 1:
@@ -131,11 +131,12 @@ def put_data(data: PyTree, mesh: Mesh) -> PyTree:
 def _check_room(data: PyTree, mesh: Mesh) -> None:
     needed = sum(leaf.nbytes for leaf in jax.tree.leaves(data) if not is_on(leaf, mesh))
     for device in mesh.local_devices:
-        room = (device.memory_stats() or {}).get("bytes_limit", needed)
+        stats = device.memory_stats() or {}
+        room = stats.get("bytes_limit", needed) - stats.get("bytes_in_use", 0)
         if needed > room:
             raise UserError(
-                f"the data set takes {needed / 1e9:.1f} GB of device memory, but a device has "
-                f"{room / 1e9:.1f} GB; set config.residency='host'."
+                f"the data set needs {needed / 1e9:.1f} GB more of device memory, but a device has "
+                f"{room / 1e9:.1f} GB left; set config.residency='host'."
             )
 
 

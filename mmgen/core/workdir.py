@@ -35,6 +35,9 @@ BUCKETS = {
 }
 """Beginnings of addresses in buckets: the package that opens them, and how to get it."""
 
+LASTING = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOSPC, errno.EDQUOT)
+"""Errors of a bucket that come again with the same command."""
+
 
 class Workdir:
     """A run's folder, local or in a bucket; made on the first write.
@@ -217,6 +220,9 @@ class Workdir:
             else:
                 path.write_bytes(b"".join(chunks))
         except OSError as error:
+            if not self.is_local and error.errno not in LASTING:
+                # A connection that broke, say: no mistake of the user's, and worth another start.
+                raise
             raise write_error(error, path) from error
 
 
@@ -227,8 +233,8 @@ def _check_scheme(path: str) -> None:
         return
     if scheme not in BUCKETS:
         raise UserError(
-            f"{path} is no place for a run; give --workdir as a local folder or as an address that "
-            f"begins with {', '.join(f'{name}://' for name in BUCKETS)}."
+            f"{path} is no place to write to; give a local folder or an address that begins with "
+            f"{', '.join(f'{name}://' for name in BUCKETS)}."
         )
     # epath prefers TensorFlow, which brings its own file systems.
     if importlib.util.find_spec("tensorflow") is not None:
@@ -241,7 +247,7 @@ def _check_scheme(path: str) -> None:
     except ImportError:
         raise UserError(
             f"{path} needs the package {package}: run `{command}` in the checkout of mmgen, or "
-            "give --workdir as a local folder."
+            "give a local folder."
         ) from None
 
 

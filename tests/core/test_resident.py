@@ -132,11 +132,12 @@ def test_a_loss_that_is_not_finite_is_found_inside_a_chunk(tmp_path):
         toy.toy_train(tmp_path, **RUN, resident=broken)
 
 
-def test_data_larger_than_the_device_is_refused():
+@pytest.mark.parametrize("stats", [(1000, 0), (10**9, 10**9 - 1000)])
+def test_data_larger_than_the_room_on_the_device_is_refused(stats):
 
     class Small:
         def memory_stats(self):
-            return {"bytes_limit": 1000}
+            return dict(zip(("bytes_limit", "bytes_in_use"), stats, strict=True))
 
     class OneSmall:
         local_devices = (Small(),)
