@@ -34,9 +34,9 @@ LETTERS = {
     "VBZ": "Z",
 }
 GRAMMARS = {
-    # The released code spells VBZ as VPZ, so that "sits" is in no chunk: "a man | sits".
+    # Paper and code alike spell VBZ as VPZ, so that "sits" is in no chunk: "a man | sits".
     "release": re.compile("D?[JG]*N+[VG]*"),
-    "paper": re.compile("D?[JG]*N+[VGZ]*"),
+    "vbz": re.compile("D?[JG]*N+[VGZ]*"),
 }
 """Chunk grammars over those letters (released data/coco.py:77)."""
 

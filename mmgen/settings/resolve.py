@@ -177,9 +177,11 @@ def stream_scale(config: ConfigDict, info: Mapping[str, Any], stream_size: int) 
 def _resolve_stream(config: ConfigDict, info: Mapping[str, Any], stream_size: int) -> None:
     scale = stream_scale(config, info, stream_size)
     set_missing(config, "stream.bin_width", max(1, round(PUBLISHED_BIN_WIDTH * scale)))
-    # The paper's text has no floor; at the published size that is its profile. A shorter stream
-    # is scaled from the released one, or tasks of a handful of instances would be spikes.
-    as_written = config.profile == "paper" and info["paper_scale"] and not config.stream.paper_scale
+    # The paper's text has no floor; at the published size, be the stream the published one or one
+    # rebuilt otherwise, that is its profile. A shorter stream is scaled from the released one, or
+    # tasks of a handful of instances would be spikes.
+    full_size = info["paper_scale"] or stream_size > 0.9 * info["paper_size"]
+    as_written = config.profile == "paper" and full_size and not config.stream.paper_scale
     floor = 0 if as_written else round(PUBLISHED_SPREAD_FLOOR * scale)
     set_missing(config, "stream.spread_floor", floor)
 

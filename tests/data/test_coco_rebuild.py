@@ -119,7 +119,7 @@ def test_val2017_alone_gives_four_splits_without_a_common_image(real_data, sampl
 
 
 def test_all_80_categories_are_another_data_set(real_data, sample, tmp_path):
-    asked = request(real_data, sample, tmp_path, objects="fixed", grammar="paper")
+    asked = request(real_data, sample, tmp_path, objects="fixed", grammar="vbz")
     dataset = open_dataset(find_builder("coco_shift_rebuilt").build(asked))
     assert dataset.info["name"] == "coco_shift_rebuilt_fixed_paper_valtrain"
     present = {dataset.info["tasks"][t] for t in dataset.split("train").columns["task"]}

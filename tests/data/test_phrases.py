@@ -29,7 +29,7 @@ def tag_line(text):
 
 
 @pytest.mark.parametrize(
-    ("tagged", "release", "paper"),
+    ("tagged", "release", "vbz"),
     [
         ("a/DT man/NN sits/VBZ", [(0, 2)], [(0, 3)]),
         ("a/DT black/JJ honda/NNP motorcycle/NN parked/VBN in/IN", [(0, 5)], [(0, 5)]),
@@ -42,9 +42,9 @@ def tag_line(text):
         ("", [], []),
     ],
 )
-def test_chunks(tagged, release, paper):
+def test_chunks(tagged, release, vbz):
     assert chunks(tag_line(tagged), "release") == release
-    assert chunks(tag_line(tagged), "paper") == paper
+    assert chunks(tag_line(tagged), "vbz") == vbz
 
 
 def test_a_piece_has_the_tag_of_the_word_it_lies_in():

@@ -86,6 +86,14 @@ def test_profile_as_argument_and_as_flag_is_the_same_run():
     assert paper.stream.spread_floor == 0 and paper.optimizer.name == "adamw"
 
 
+def test_a_full_stream_that_was_rebuilt_otherwise_has_the_papers_floor_too():
+    rebuilt = PUBLISHED | {"paper_scale": False}
+    assert resolve(er10k(), rebuilt).stream.spread_floor == 0
+    release = er10k()
+    release.profile = "release"
+    assert resolve(release, rebuilt).stream.spread_floor > 2_900
+
+
 def test_an_override_survives_the_profile():
     config = er10k()
     config.optimizer.eps = 1e-6

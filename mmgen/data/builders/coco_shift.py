@@ -38,7 +38,8 @@ from mmgen.errors import UserError
 DEFAULTS = {
     # "release": the 58 categories of the released streams; "fixed": all 80.
     "objects": "release",
-    # "release": as the code runs, without third-person verbs; "paper": with them.
+    # "release": as the paper prints and the code runs, without third-person verbs (VBZ, which both
+    # spell VPZ); "vbz": with them, as both must mean.
     "grammar": "release",
     # Captions drawn from train2017 whose images are the validation split.
     "validation_captions": 5000,
