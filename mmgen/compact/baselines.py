@@ -28,6 +28,9 @@ LAST = TARGET - 1
 
 PUT_DOWN = "put_down"
 
+COPIES = ("recent",)
+"""Rules that answer with a verb or noun of their input; the others answer with a label of train."""
+
 _CHUNK = 256
 
 

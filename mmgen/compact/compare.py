@@ -6,15 +6,12 @@ import numpy as np
 from etils import epath
 from jaxtyping import Float
 
+from mmgen.compact.context import read_compact_context
 from mmgen.compact.judging import Judge, Judged
+from mmgen.compact.records import read_evaluation
 from mmgen.errors import UserError
-from mmgen.evaluation.context import read_context
-from mmgen.evaluation.predictions import (
-    Record,
-    read_records,
-    record_path,
-    saved_evaluations,
-)
+from mmgen.evaluation.context import Context
+from mmgen.evaluation.predictions import Record, saved_evaluations
 from mmgen.metrics.corpus_bleu import bleu1, unigram_counts
 from mmgen.metrics.stats import bootstrap_sums, cluster_bootstrap
 from mmgen.report.tables import Cell, Column, Table
@@ -32,11 +29,14 @@ def compare_records(first: str, second: str, split: str) -> list[Table]:
     Raises:
       UserError: other tasks, no evaluation of `split`, or no item in common.
     """
-    contexts = [read_context(path) for path in (first, second)]
+    contexts = [read_compact_context(path) for path in (first, second)]
     tasks = [context["task"] for context in contexts]
     if tasks[0] != tasks[1]:
         raise UserError(f"{first} predicts {tasks[0]}s and {second} {tasks[1]}s: compare like runs")
-    left, right = (_last_records(path, split) for path in (first, second))
+    left, right = (
+        _last_records(path, split, context)
+        for path, context in zip((first, second), contexts, strict=True)
+    )
     shared = sorted(left.keys() & right.keys())
     if not shared:
         raise UserError(f"{first} and {second} have no evaluated item of split {split} in common")
@@ -82,11 +82,11 @@ def flip_table(records: Sequence[Sequence[Record]], judged: Sequence[Judged]) ->
     return Table("flipped items", columns, rows, (note,))
 
 
-def _last_records(path: epath.PathLike, split: str) -> dict[int, Record]:
+def _last_records(path: epath.PathLike, split: str, context: Context) -> dict[int, Record]:
     steps = saved_evaluations(path).get(split)
     if not steps:
         raise UserError(f"{path} holds no evaluation of split {split}")
-    return {record["id"]: record for record in read_records(record_path(path, split, steps[-1]))}
+    return {record["id"]: record for record in read_evaluation(path, split, steps[-1], context)}
 
 
 def _counts(judged: Judged, form: str) -> Float[np.ndarray, "n 3"]:

@@ -9,7 +9,7 @@
     labels               tasks verb and noun: target string of train -> class
     compounds            split -> target compounds, joined strings or classes, as it was made
     bertscore            the encoder of BERTScore, or null
-    baselines            split -> baseline -> its scores
+    baselines            split -> baseline -> its joined text for every row of the split
 
 It is written and read by `mmgen.evaluation.context`. With it every metric is recomputed from the
 workdir alone, without the prepared data set.
@@ -19,21 +19,36 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
+from etils import epath
 
 from mmgen.compact.baselines import baselines
 from mmgen.compact.forms import FORMS
-from mmgen.compact.judging import Judge
-from mmgen.compact.records import TASKS, make_records
-from mmgen.compact.scores import quality
+from mmgen.compact.records import TASKS
 from mmgen.data.compact.dataset import CompactDataset, is_epic, target_compound
 from mmgen.data.compact.samples import Instance
 from mmgen.data.compact.text import JOINER, joined_noun, joined_verb
-from mmgen.evaluation.context import Context
+from mmgen.errors import UserError
+from mmgen.evaluation.context import NAME, Context, read_context
 from mmgen.settings.suggest import check_choice
 
 SETTINGS = ("split", "compounds", "target_dc", "unseen", "group", "validation")
 """Settings of a split that a report names."""
+
+KEYS = (
+    "kind",
+    "task",
+    "form",
+    "splits",
+    "dataset",
+    "verbs",
+    "nouns",
+    "narrations",
+    "phrases",
+    "labels",
+    "compounds",
+    "bertscore",
+    "baselines",
+)
 
 
 def make_context(
@@ -49,7 +64,7 @@ def make_context(
     Args:
       dataset: the data the run is evaluated on.
       task: one of `mmgen.compact.records.TASKS`.
-      splits: evaluated splits, for which the baselines are scored.
+      splits: evaluated splits, for which the baselines predict.
       form: of the predictions, one of `mmgen.compact.forms.FORMS`.
       bertscore: `mmgen.metrics.bertscore.encoder_facts`; None leaves BERTScore out.
 
@@ -60,7 +75,7 @@ def make_context(
     check_choice("form", form, FORMS)
     info, settings = dataset.info, dataset.info["settings"]
     train = dataset.split("train")
-    context: Context = {
+    return {
         "kind": "compact",
         "task": task,
         "form": form,
@@ -84,8 +99,24 @@ def make_context(
             for name in dict.fromkeys(("train", *splits))
         },
         "bertscore": bertscore and dict(bertscore),
+        "baselines": {name: baselines(train, dataset.split(name), task) for name in splits},
     }
-    return context | {"baselines": _baseline_scores(dataset, context)}
+
+
+def read_compact_context(workdir: epath.PathLike) -> Context:
+    """The context of a CompAct run.
+
+    Raises:
+      UserError: the workdir has none, or it is damaged or that of another kind of run.
+    """
+    context = read_context(workdir)
+    lacking = [key for key in KEYS if not isinstance(context, dict) or key not in context]
+    if lacking:
+        raise UserError(
+            f"{epath.Path(workdir) / NAME} is no context of a CompAct run (it lacks "
+            f"{lacking[0]!r}): run python -m mmgen.evaluate --workdir {workdir} --from-checkpoint"
+        )
+    return context
 
 
 def _narrations(train: Sequence[Instance]) -> dict[str, list[Any]]:
@@ -130,21 +161,3 @@ def _most_frequent(pairs: Iterable[tuple[str, Hashable]]) -> dict[str, Any]:
     for name, value in pairs:
         counts[name][value] += 1
     return {name: found.most_common(1)[0][0] for name, found in sorted(counts.items())}
-
-
-def _baseline_scores(
-    dataset: CompactDataset, context: Context
-) -> dict[str, dict[str, dict[str, float]]]:
-    # Baselines write the joined form, whatever the form of the predictions.
-    judge, task = Judge(context | {"form": "joined"}), context["task"]
-    scores = {}
-    for split in context["splits"]:
-        instances, unseen = dataset.split(split), dataset.unseen(split)
-        rows = np.arange(len(instances))
-        scores[split] = {
-            name: quality(
-                judge.of_baseline(make_records(instances, unseen, task, rows, texts)), False
-            )
-            for name, texts in baselines(dataset.split("train"), instances, task).items()
-        }
-    return scores

@@ -1,6 +1,6 @@
 """Which predictions are right, by text and by class."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,7 +74,7 @@ class Judge:
         self._task = context["task"]
         # Joined texts stay as they are: joining more of their words would undo a right answer.
         self._plain = context["form"] == "plain"
-        self._join = Joiner(context["phrases"]) if self._plain else str
+        self._join: Callable[[str], str] = Joiner(context["phrases"]) if self._plain else str
         narrations = {text: Parsed(*found) for text, found in context["narrations"].items()}
         self._parse = Parser(context["verbs"], context["nouns"], narrations)
         self._train_labels = frozenset(context["labels"])
@@ -97,16 +97,25 @@ class Judge:
         texts = [record["target"] for record in records]
         return self._judge(records, map(plain, texts) if self._plain else texts, self._train_labels)
 
-    def of_baseline(self, records: Sequence[Record]) -> Judged:
-        """The verdicts on `records` of a baseline, which does not choose among labels of train."""
-        return self._judge(records, [record["prediction"] for record in records], None)
+    def of_baseline(
+        self, records: Sequence[Record], texts: Sequence[str], *, copies: bool
+    ) -> Judged:
+        """The verdicts on other predictions for the items of `records`.
+
+        Args:
+          texts: joined, whatever the form of the run's own predictions.
+          copies: they are from the inputs, and so not chosen among the labels of train.
+        """
+        return self._judge(records, texts, None if copies else self._train_labels, join=str)
 
     def _judge(
         self,
         records: Sequence[Record],
         predictions: Iterable[str],
         labels: Collection[str] | None,
+        join: Callable[[str], str] | None = None,
     ) -> Judged:
+        join = join or self._join
         texts = [
             (text, record["target"]) for text, record in zip(predictions, records, strict=True)
         ]
@@ -114,7 +123,7 @@ class Judge:
         found = tuple(self._find(ours) for ours, _ in texts)
         return Judged(
             np.array([record["video"] for record in records]),
-            tuple((self._join(ours), true) for ours, true in texts),
+            tuple((join(ours), true) for ours, true in texts),
             apart,
             found,
             np.array([ours == true for ours, true in apart], bool),

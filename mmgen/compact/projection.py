@@ -127,9 +127,14 @@ def main(arguments: Sequence[str]) -> None:
     """Do what the command line asks for.
 
     Raises:
-      UserError: see `sample_clips` and `project`; or nothing is highlighted.
+      UserError: see `sample_clips` and `project`; or nothing is highlighted, or a number is out of
+        range.
     """
     options = _parse(arguments)
+    for name, least in (("compounds", 1), ("clips", 1), ("seed", 0)):
+        value = getattr(options, name)
+        if value < least:
+            raise UserError(f"--{name} is {value}; it must be {least} or more.")
     dataset = open_compact(options.dataset)
     counts = {"compounds": options.compounds, "clips": options.clips, "seed": options.seed}
     sample = sample_clips(dataset, options.modality, **counts)

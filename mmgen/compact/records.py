@@ -11,34 +11,64 @@ Files are written and read by `mmgen.evaluation.predictions`: `evals/SPLIT/STEP.
 is in the form ("joined" or "plain") that the run's context names; all other texts are joined.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from etils import epath
 from jaxtyping import Bool, Float, Int
 
 from mmgen.data.compact.samples import Instance
 from mmgen.data.compact.windows import TARGET
-from mmgen.errors import Diverged
-from mmgen.evaluation.predictions import Record
+from mmgen.errors import Diverged, UserError
+from mmgen.evaluation.context import Context
+from mmgen.evaluation.predictions import AGAIN, Record, read_records, record_path
 
 TASKS = {"utterance": "trg", "verb": "trgverb", "noun": "trgnoun"}
 """Task -> field of an instance with its target."""
 
-FIELDS = (
-    "id",
-    "video",
-    "clip",
-    "inputs",
-    "target",
-    "prediction",
-    "nll",
-    "tokens",
-    "verb",
-    "noun",
-    "verb_class",
-    "noun_class",
-    "unseen",
+
+class _Kind(NamedTuple):
+    """Values of a field: what they are called, and which they are."""
+
+    words: str
+    fits: Callable[[Any], bool]
+
+
+_TEXT = _Kind("a text", lambda value: isinstance(value, str))
+_TEXTS = _Kind(
+    f"{TARGET} texts",
+    lambda value: (
+        isinstance(value, list)
+        and len(value) == TARGET
+        and all(isinstance(text, str) for text in value)
+    ),
 )
+_WHOLE = _Kind("a whole number", lambda value: type(value) is int)
+_NUMBER = _Kind(
+    "a number or null",
+    lambda value: value is None or (type(value) in (int, float) and math.isfinite(value)),
+)
+_BOOL = _Kind("true or false", lambda value: isinstance(value, bool))
+
+_KINDS = {
+    "id": _WHOLE,
+    "video": _TEXT,
+    "clip": _TEXT,
+    "inputs": _TEXTS,
+    "target": _TEXT,
+    "prediction": _TEXT,
+    "nll": _NUMBER,
+    "tokens": _WHOLE,
+    "verb": _TEXT,
+    "noun": _TEXT,
+    "verb_class": _WHOLE,
+    "noun_class": _WHOLE,
+    "unseen": _BOOL,
+}
+
+FIELDS = tuple(_KINDS)
 
 CURVE = "_curve"
 """What follows a split's name where its evaluations during training are saved (Fig. 9)."""
@@ -98,6 +128,42 @@ def make_records(
                 "unseen": bool(unseen[row]),
                 **{name: _number(values[row]) for name, values in (extra or {}).items()},
             }
+        )
+    return records
+
+
+def read_evaluation(
+    workdir: epath.PathLike, name: str, step: int, context: Context
+) -> list[Record]:
+    """Records of every row of a split, as an evaluation left them.
+
+    Args:
+      name: of the evaluation: a split, with `CURVE` behind it if it took place during training.
+      step: iteration of the model.
+      context: see `mmgen.compact.context`.
+
+    Raises:
+      UserError: the file is missing or damaged, lacks a row of the split or has one twice, or the
+        data set has no such split.
+    """
+    path = record_path(workdir, name, step)
+    split = context["dataset"]["splits"].get(name.removesuffix(CURVE))
+    if split is None:
+        raise UserError(f"{path.parent} belongs to no split of the run's data set: remove it")
+    records = list(read_records(path))
+    for line, record in enumerate(records, start=1):
+        for field in (*FIELDS, *record):
+            kind = _KINDS.get(field, _NUMBER)
+            if field not in record or not kind.fits(record[field]):
+                found = f"{record[field]!r:.40}" if field in record else "missing"
+                raise UserError(
+                    f"{path}:{line} is no record of CompAct: {field!r} is {found}, not "
+                    f"{kind.words}: {AGAIN}"
+                )
+    if sorted(record["id"] for record in records) != list(range(split["examples"])):
+        raise UserError(
+            f"{path} has {len(records):,} records, not one of each of the {split['examples']:,} "
+            f"rows of its split: {AGAIN}"
         )
     return records
 

@@ -21,7 +21,8 @@ Keys are `SPLIT/METRIC`; a metric that is undefined is absent, never zero. Score
   bertscore_NAME          BERTScore F1 of the plain texts, where the context names an encoder
   seen/, unseen/          the same of targets whose compound is, or is not, one of train
   failure/...             Table 15, see `mmgen.compact.failures`
-  baseline/NAME/...       predictions without a model, see `mmgen.compact.baselines`
+  baseline/NAME/...       predictions without a model for the same items, see
+                          `mmgen.compact.baselines`
   optimum_..., memoriser_...    what else the records of a built-in world hold, mean over items
 """
 
@@ -32,12 +33,13 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from mmgen.compact.baselines import COPIES
 from mmgen.compact.failures import failure_ratios
 from mmgen.compact.judging import Judge, Judged, Pairs
-from mmgen.compact.records import CURVE, world_scores
+from mmgen.compact.records import CURVE, read_evaluation, world_scores
 from mmgen.errors import UserError
 from mmgen.evaluation.context import Context
-from mmgen.evaluation.predictions import Record, read_records, record_path, saved_evaluations
+from mmgen.evaluation.predictions import Record, saved_evaluations
 from mmgen.metrics import corpus_bleu
 from mmgen.metrics.bertscore import open_scorer
 from mmgen.metrics.stats import Interval, bootstrap_sums, cluster_bootstrap
@@ -78,8 +80,7 @@ def score_records(
         scores |= _seen_and_unseen(records, judged)
         if context["task"] == "utterance":
             scores |= failure_ratios(records, judged, context, split)
-        for baseline, values in context["baselines"].get(split, {}).items():
-            scores |= {f"baseline/{baseline}/{key}": value for key, value in values.items()}
+        scores |= _baselines(records, context, split, judge)
     return {f"{split}/{key}": value for key, value in scores.items() if math.isfinite(value)}
 
 
@@ -87,7 +88,7 @@ def score_run(workdir: epath.PathLike, context: Context) -> Scores:
     """Every metric of a run from its saved records; the last evaluation of each split counts.
 
     Raises:
-      UserError: nothing has been evaluated yet.
+      UserError: nothing has been evaluated yet, or records are damaged or incomplete.
     """
     saved = saved_evaluations(workdir)
     splits = [name for name in saved if not name.endswith(CURVE)]
@@ -96,7 +97,7 @@ def score_run(workdir: epath.PathLike, context: Context) -> Scores:
     scores: Scores = {}
     judge = Judge(context)
     for name in splits:
-        records = list(read_records(record_path(workdir, name, saved[name][-1])))
+        records = read_evaluation(workdir, name, saved[name][-1], context)
         scores |= score_records(records, context, name, judge=judge)
     return scores
 
@@ -139,6 +140,19 @@ def _bertscore(texts: Pairs, facts: Mapping[str, Any] | None) -> Scores:
         return {}
     found = open_scorer(facts)(*zip(*texts, strict=True))
     return {facts["name"]: float(found.f1.mean())}
+
+
+def _baselines(records: Sequence[Record], context: Context, split: str, judge: Judge) -> Scores:
+    scores: Scores = {}
+    for name, texts in context["baselines"].get(split, {}).items():
+        # Workdirs of before the texts were kept have the scores themselves.
+        found = texts if isinstance(texts, Mapping) else None
+        if found is None:
+            answers = [texts[record["id"]] for record in records]
+            judged = judge.of_baseline(records, answers, copies=name in COPIES)
+            found = quality(judged, False) | _bertscore(judged.plain, context["bertscore"])
+        scores |= {f"baseline/{name}/{key}": value for key, value in found.items()}
+    return scores
 
 
 def _losses(records: Sequence[Record]) -> Scores:

@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import Int
 
 from mmgen.data.folder import MANIFEST, FolderWriter, read_manifest
+from mmgen.data.store_files import BAD_ARRAY
 from mmgen.data.tokenizer import Vocabulary, read_vocabulary, write_tokens
 from mmgen.errors import UserError
 
@@ -152,7 +153,7 @@ def _open_split(root: pathlib.Path, name: str, facts: dict[str, Any]) -> Split:
         file = folder / f"{column}.npy"
         try:
             columns[column] = np.load(file, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
+        except BAD_ARRAY as error:
             raise UserError(
                 f"{file} is missing or damaged ({error}): build the data set again"
             ) from error

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
+from mmgen.data.store_files import BAD_ARRAY
 from mmgen.errors import UserError
 
 MANIFEST = "manifest.json"
@@ -65,7 +66,7 @@ def open_array(root: pathlib.Path, name: str, manifest: dict[str, Any]) -> np.nd
         empty = 0 in manifest["shapes"][name]
         array = np.load(file, mmap_mode=None if empty else "r", allow_pickle=False)
         array = np.asarray(array)
-    except (OSError, ValueError, EOFError) as error:
+    except BAD_ARRAY as error:
         raise damaged(file, f"it is missing or damaged ({error})") from error
     shape = tuple(manifest["shapes"][name])
     expected = {

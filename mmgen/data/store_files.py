@@ -4,12 +4,29 @@ import contextlib
 import os
 import pathlib
 import shutil
+import tokenize
+import zipfile
+import zlib
 from collections.abc import Iterator
 from typing import IO, Self
 
 import numpy as np
 
 from mmgen.errors import UserError
+
+BAD_ARRAY = (
+    OSError,
+    ValueError,
+    EOFError,
+    # numpy reads the header of a .npy file as Python.
+    SyntaxError,
+    tokenize.TokenError,
+    # An archive of another version, or one that claims to be encrypted.
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What reading a damaged .npy or .npz file raises."""
 
 
 @contextlib.contextmanager

@@ -30,6 +30,9 @@ Record = dict[str, Any]
 
 FOLDER = "evals"
 
+AGAIN = "delete the file and run python -m mmgen.evaluate --from-checkpoint"
+"""What helps against a damaged record file."""
+
 
 @dataclass(frozen=True)
 class PredictionTable:
@@ -167,15 +170,15 @@ def read_records(path: epath.PathLike) -> Iterator[Record]:
     path = epath.Path(path)
     if not path.exists():
         raise UserError(f"{path} does not exist: evaluate that step first")
-    with path.open("r") as file:
+    # Bytes, so that those that are no text are a matter of their line, too.
+    with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
                 record = json.loads(line)
                 record["id"], record["nll"], record["target"], record["prediction"]
             except (ValueError, KeyError, TypeError) as error:
                 raise UserError(
-                    f"{path}:{number} is not a prediction record ({error!r}): delete the file and "
-                    "run python -m mmgen.evaluate --from-checkpoint"
+                    f"{path}:{number} is not a prediction record ({error!r}): {AGAIN}"
                 ) from error
             yield record
 

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from mmgen.evaluation.context import read_context
+from mmgen.compact.context import read_compact_context
+from mmgen.compact.locate import WORLD
 from mmgen.report.aggregate import Group, Run
 from mmgen.report.published import Row, find_row
 from mmgen.settings.command_line import flat_keys
-from mmgen.settings.compact import EPOCHS, compact_config
+from mmgen.settings.compact import compact_config, resolve
 
 PAPER = "compact"
 
@@ -25,6 +26,9 @@ MODELS = {
 
 IN_DOMAIN = ("random", "random_by_video")
 
+LOWEST_DC = 0.6
+"""The paper's bound of the compound divergence, which its split lies above."""
+
 TABLES = {
     ("utterance", "mcd", "test"): "table1",
     ("utterance", "mcd", "validation"): "table7",
@@ -38,6 +42,31 @@ TABLES = {
 }
 """Task, split of the data, evaluated split -> published table."""
 
+KNOBS = (
+    "batch_size",
+    "control.",
+    "dataset.",
+    "decoding.",
+    "evaluation.every",
+    "model.",
+    "optimizer.",
+    "total.",
+)
+"""Beginnings of keys that change an experiment."""
+
+OF_THE_CELL = (
+    "dataset.name",
+    "dataset.split",
+    "dataset.target_dc",
+    "dataset.validation",
+    "dataset.max_missing",
+    "model.inputs",
+    "model.language",
+    "model.size",
+    "model.scan_unroll",
+)
+"""Keys that the cell or the data set's name tells, whose effect other keys show, or without one."""
+
 
 class System(NamedTuple):
     """The cell of the paper's tables that a run belongs to.
@@ -49,6 +78,7 @@ class System(NamedTuple):
       model: published name of the model, or its inputs.
       world: is the data set built in?
       epic: is it EPIC-KITCHENS, beside which published values may stand?
+      as_published: is the compositional split the paper's kind of one?
     """
 
     dataset: str
@@ -57,6 +87,7 @@ class System(NamedTuple):
     model: str
     world: bool
     epic: bool
+    as_published: bool
 
     @property
     def label(self) -> str:
@@ -66,7 +97,7 @@ class System(NamedTuple):
     @property
     def place(self) -> "Place":
         """What a table about this run is about."""
-        return Place(self.dataset, self.split, self.task, self.world, self.epic)
+        return Place(self.dataset, self.split, self.task, self.world, self.epic, self.as_published)
 
 
 class Place(NamedTuple):
@@ -77,9 +108,12 @@ class Place(NamedTuple):
     task: str
     world: bool
     epic: bool
+    as_published: bool
 
     def table(self, evaluated: str) -> str:
         """Name of the published table of an evaluated split, "" if there is none."""
+        if not self.as_published:
+            return ""
         split = "random" if self.split in IN_DOMAIN else self.split
         return TABLES.get((self.task, split, evaluated), "")
 
@@ -95,7 +129,7 @@ class Place(NamedTuple):
 def system_of(run: Run) -> System:
     """The cell of a run, read from its config and context."""
     config = run.summary["config"]
-    dataset = read_context(run.path)["dataset"]
+    dataset = read_compact_context(run.path)["dataset"]
     inputs = tuple(config["model.inputs"])
     model = MODELS.get((config["model.language"], inputs))
     return System(
@@ -106,21 +140,33 @@ def system_of(run: Run) -> System:
         world=dataset["world"],
         # Runs from before it was recorded: what was no world stood beside published values.
         epic=dataset.get("epic", not dataset["world"]),
+        as_published=_is_as_published(dataset),
     )
 
 
+def _is_as_published(dataset: Mapping[str, Any]) -> bool:
+    """Is D_C as high as the paper's, and validation a part of the compositional pool?"""
+    target = dataset.get("target_dc")
+    return dataset.get("validation") != "train" and (target is None or target >= LOWEST_DC)
+
+
 def unusual_keys(config: Mapping[str, Any]) -> list[str]:
-    """Keys of a run's config that make it another experiment than its cell's: data and length."""
-    usual = flat_keys(compact_config())
-    world = config["dataset.name"] == usual["dataset.name"]
-    usual["total.epochs"] = EPOCHS["world" if world else "real"]
-    # The first four are part of the data set's own name, and the last changes no number.
-    told = ("name", "split", "target_dc", "validation", "max_missing")
+    """Keys of a run's config that make it another experiment than its cell's.
+
+    What the kind of data, the task and the language decide is usual.
+    """
+    expected = compact_config()
+    expected.task = config["task"]
+    if config["model.language"] != "words":
+        # As configs/compact_imagebind.py has it.
+        expected.model.fused_layers = 0
+    info = {"world": config["dataset.name"].startswith(WORLD), "settings": {}, "data_seed": 0}
+    usual = flat_keys(resolve(expected, info))
     return [
         key
         for key, value in usual.items()
-        if key.startswith(("dataset.", "total.", "decoding."))
-        and key.removeprefix("dataset.") not in told
+        if key.startswith(KNOBS)
+        and key not in OF_THE_CELL
         and key in config
         and config[key] != (list(value) if isinstance(value, tuple) else value)
     ]

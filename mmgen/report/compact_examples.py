@@ -2,15 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from mmgen.compact.context import read_compact_context
 from mmgen.compact.judging import Judge
+from mmgen.compact.records import read_evaluation
 from mmgen.core.rng import numpy_generator
-from mmgen.evaluation.context import read_context
-from mmgen.evaluation.predictions import (
-    Record,
-    read_records,
-    record_path,
-    saved_evaluations,
-)
+from mmgen.evaluation.predictions import Record, saved_evaluations
 from mmgen.report.aggregate import Group
 from mmgen.report.compact_cells import Place
 from mmgen.report.compact_tables import place_name
@@ -64,8 +60,9 @@ def _predictions(group: Group) -> Marked:
     steps = saved_evaluations(path).get("test")
     if not steps:
         return {}
-    records = list(read_records(record_path(path, "test", steps[-1])))
-    judged = Judge(read_context(path))(records)
+    context = read_compact_context(path)
+    records = read_evaluation(path, "test", steps[-1], context)
+    judged = Judge(context)(records)
     return {
         record["id"]: (record, RIGHT if em else CLOSE if ca else WRONG)
         for record, em, ca in zip(records, judged.em, judged.ca, strict=True)

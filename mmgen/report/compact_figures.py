@@ -7,12 +7,12 @@ import numpy as np
 from etils import epath
 from jaxtyping import Float
 
+from mmgen.compact.context import read_compact_context
 from mmgen.compact.judging import Judge
-from mmgen.compact.records import CURVE
+from mmgen.compact.records import CURVE, read_evaluation
 from mmgen.compact.scores import score_records
 from mmgen.data.compact.splits import SPLITS
-from mmgen.evaluation.context import read_context
-from mmgen.evaluation.predictions import read_records, record_path, saved_evaluations
+from mmgen.evaluation.predictions import saved_evaluations
 from mmgen.report.aggregate import Group, Run
 from mmgen.report.compact_cells import Place
 from mmgen.report.figures import axes_of, save_figure
@@ -35,12 +35,12 @@ def curve_of(run: Run, split: str, metric: str) -> Curve | None:
     steps = saved_evaluations(run.path).get(split + CURVE, [])
     if len(steps) < 2:
         return None
-    context = read_context(run.path)
+    context = read_compact_context(run.path)
     judge = Judge(context)
     per_epoch = run.summary["steps"] / run.summary["epochs"]
     scores = []
     for step in steps:
-        records = list(read_records(record_path(run.path, split + CURVE, step)))
+        records = read_evaluation(run.path, split + CURVE, step, context)
         found = score_records(records, context, split, final=False, judge=judge)
         scores.append(100 * found[f"{split}/{metric}"])
     return Curve(np.array(steps) / per_epoch, np.array(scores))

@@ -16,11 +16,14 @@ INPUTS = {"L": (), "VL": ("vision+objects",), "AVL": ("vision+objects", "audio")
 EPOCHS, STEPS = 2, 20
 
 
-def make_run(root, model="L", seed=0, task="utterance", right=1, curves=False, extra=(), **data):
+def make_run(
+    root, model="L", seed=0, task="utterance", right=1, curves=False, extra=(), keys=None, **data
+):
     """A workdir below `root` whose first `right` test items are right; returns its path.
 
     Args:
       extra: names of what a built-in world knows, each 0.5 everywhere.
+      keys: of its config, besides the usual ones.
       data: see `make_dataset`.
     """
     name = (
@@ -53,9 +56,11 @@ def make_run(root, model="L", seed=0, task="utterance", right=1, curves=False, e
         "data_seed": 0,
         "task": task,
         "model.language": "words",
+        "model.classifier": 64 if data.get("world") else 128,
         "model.inputs": list(INPUTS[model]),
         "dataset.name": dataset.info["name"],
         "dataset.fingerprint": dataset.info["fingerprint"],
+        **(keys or {}),
     }
     workdir = Workdir(path)
     workdir.write_json("config.json", {"identity": config, "operational": {}})
@@ -74,6 +79,7 @@ def make_run(root, model="L", seed=0, task="utterance", right=1, curves=False, e
             "epochs": EPOCHS,
             "metrics": score_run(path, context),
             "parameters": 4_500_000,
+            "labels": None if task == "utterance" else {"rows": 825, "fingerprint": "0"},
             "small": False,
             "wall_seconds": 600.0,
             "device": {"kind": "cpu", "devices": 1},

@@ -1,6 +1,7 @@
 """The tables of the CompAct paper from the files of runs, beside what was published."""
 
 import json
+import pathlib
 from functools import partial
 
 import pytest
@@ -11,9 +12,14 @@ from mmgen.compact import scores
 from mmgen.evaluation.context import write_context
 from mmgen.report.__main__ import main
 from mmgen.report.aggregate import Run
-from mmgen.report.compact_cells import system_of
+from mmgen.report.compact_cells import system_of, unusual_keys
 from mmgen.report.published import find_row, papers, published
 from mmgen.report.tables import file_name
+from mmgen.settings.command_line import load_config
+from mmgen.settings.compact import resolve
+from mmgen.settings.identity import identity
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -84,6 +90,61 @@ def test_validation_and_control_have_their_own_tables(tables):
     assert any("the same windows divided at random" in note for note in control["notes"])
 
 
+@pytest.mark.parametrize("changes", [{"target_dc": 0.3}, {"validation": "train"}], ids=str)
+def test_a_split_of_another_kind_has_no_published_value(tmp_path, changes):
+    """Its compounds are known, or the part that chooses is in-domain."""
+    path = make_run(tmp_path, **changes)
+    main([str(path), "--out", str(tmp_path / "out"), "--no-figures"])
+    for split in ("test", "validation"):
+        stem = file_name(f"Scores, compact_mcd, utterance, {split}")
+        table = read_json(tmp_path / "out" / "tables" / f"{stem}.json")
+        assert [row["model"] for row in table["rows"]][:2] == ["L", "most frequent"]
+        assert not [name for name in table["rows"][0] if "published" in name]
+        assert any("compact_mcd does not, so no published value" in n for n in table["notes"])
+    failures = read_json(tmp_path / "out/tables/table_15_compact_mcd_utterance.json")
+    assert not [name for name in failures["rows"][0] if "published" in name]
+
+
+@pytest.mark.parametrize("world", [True, False])
+@pytest.mark.parametrize("task", ["utterance", "verb", "noun"])
+@pytest.mark.parametrize("name", ["l", "vl", "al", "avl", "ol", "oal", "merlotr", "imagebind"])
+def test_only_what_is_not_the_cells_own_is_named(monkeypatch, name, task, world):
+    monkeypatch.chdir(ROOT)
+    info = {
+        "world": world,
+        "data_seed": 3,
+        "fingerprint": "0",
+        "settings": {"split": "mcd", "target_dc": 0.6, "validation": "heldout"},
+    }
+
+    def unusual(**changes):
+        config = load_config(f"configs/compact_{name}.py:task={task}")
+        config.unlock()
+        config.dataset.name = "kitchen_world" if world else "compact_mcd"
+        config.update_from_flattened_dict({"model.scan_unroll": 3, "data_seed": 3} | changes)
+        return unusual_keys(json.loads(json.dumps(identity(resolve(config.lock(), info), info))))
+
+    assert unusual() == []
+    for changes in (
+        {"model.fusion": "late"},
+        {"optimizer.learning_rate": 2e-3},
+        {"batch_size": 64},
+        {"control.patience": 9},
+        {"evaluation.every": 2},
+        {"model.fused_layers": 2},
+        {"dataset.dropped": ("audio",)},
+    ):
+        assert unusual(**changes) == list(changes)
+    assert set(unusual(**{"model.size": "smoke"})) >= {"model.hidden", "model.mlp"}
+
+
+def test_a_run_with_another_setting_says_so_although_it_is_alone(tmp_path):
+    path = make_run(tmp_path, "VL", keys={"model.fusion": "late"})
+    main([str(path), "--out", str(tmp_path / "out"), "--no-figures"])
+    rows = read_json(tmp_path / "out/tables/table_1_compact_mcd_utterance_test.json")["rows"]
+    assert "VL (model.fusion=late)" in [row["model"] for row in rows]
+
+
 def test_a_world_has_its_optimum_and_no_published_value(tables):
     table = tables("Table 1, kitchen_world_mcd, utterance, test")
     row = rows_of(table)["L"]
@@ -141,10 +202,15 @@ def test_seen_and_unseen_are_apart_and_failures_have_both_denominators(tables):
 
 
 def test_parameters_stand_beside_table_6(tables):
-    row = rows_of(tables("Table 6, compact_mcd, utterance"))["L"]
+    utterance = tables("Table 6, compact_mcd, utterance")
+    (note,) = utterance["notes"]
+    assert note.startswith("Published: mean of 3 runs, one GTX 1080 Ti.")
+    row = rows_of(utterance)["L"]
     assert (row["parameters published, M"], row["parameters, M"]) == (4.8, 4.5)
     assert (row["minutes published"], row["minutes"]) == (20.75, 10)
-    verb = rows_of(tables("Table 6, compact_mcd, verb"))["L"]
+    atoms = tables("Table 6, compact_mcd, verb")
+    assert any("825 labels of 129 parameters each make 0.11 M" in note for note in atoms["notes"])
+    verb = rows_of(atoms)["L"]
     assert (verb["parameters published, M"], verb["minutes published"]) == (2.1, 2)
 
 

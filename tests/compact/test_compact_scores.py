@@ -10,14 +10,16 @@ from small_compact import TEST, TRAIN, clip, make_dataset, windows
 
 from mmgen.compact import judging, scores
 from mmgen.compact.baselines import baselines, nearest_rows
-from mmgen.compact.context import make_context
+from mmgen.compact.context import make_context, read_compact_context
 from mmgen.compact.records import CURVE, FIELDS, make_records
 from mmgen.compact.scores import score_records, score_run
 from mmgen.data.compact.heuristics import recent
 from mmgen.data.compact.samples import make_instance
 from mmgen.data.compact.windows import ClipTable
 from mmgen.errors import Diverged, UserError
+from mmgen.evaluation.context import write_context
 from mmgen.evaluation.predictions import record_path, write_records
+from mmgen.metrics.bertscore import BertScore
 
 # Targets: slice knife, put_down cup (a compound of train), wash onion.
 ANSWERS = ["cut knife", "put_down cup", "wash cup"]
@@ -52,19 +54,22 @@ def scored(dataset, context, answers, **given):
     return {key.removeprefix("test/"): value for key, value in scores.items()}
 
 
-def test_a_baseline_is_not_held_to_labels_of_train(tmp_path):
-    """It does not choose among them: another string of the target's class is right for it."""
+def test_only_a_baseline_that_copies_is_not_held_to_labels_of_train(tmp_path):
+    """Another string of the target's class is right for it; the others answer with labels."""
     train = (("V1", "take knife", "wash cup", "put-down cup", "cut onion"),)
     dataset = make_dataset(tmp_path, {"train": windows(train), "test": windows(TEST, start=1000)})
     context = make_context(dataset, task="verb", splits=["test"])
     records = records_of(dataset, ["cut", "put_down", "wash"], task="verb")
-    judge = judging.Judge(context)
     assert "slice" not in context["labels"]
-    assert judge(records).ca.tolist() == [False, True, True]
-    assert judge.of_baseline(records).ca.tolist() == [True, True, True]
-    # "cut" throughout: right for the class of "slice", of three targets.
-    found = context["baselines"]["test"]["most_frequent"]
-    assert (found["em"], found["ca"]) == (0, pytest.approx(1 / 3))
+    assert judging.Judge(context)(records).ca.tolist() == [False, True, True]
+    texts = ["cut", "put_down", "rinse"]
+    context["baselines"]["test"] = dict.fromkeys(
+        ("recent", "most_frequent", "bigram", "nearest"), texts
+    )
+    found = score_records(records, context, "test")
+    assert found["test/baseline/recent/ca"] == 1
+    for name in ("most_frequent", "bigram", "nearest"):
+        assert found[f"test/baseline/{name}/ca"] == pytest.approx(1 / 3)
 
 
 def test_a_record_has_its_fields(dataset):
@@ -215,6 +220,31 @@ def test_baselines_are_scored_beside_the_run(dataset, context):
     assert scores["baseline/put_down/em"] == pytest.approx(1 / 3)
     assert scores["baseline/copy_last/em"] == 0
     assert scores["baseline/recent/noun_ca"] == pytest.approx(1 / 3)
+    # On the items that were asked, as prompting asks some.
+    some = score_records(records_of(dataset, ANSWERS)[1:2], context, "test")
+    assert (some["test/baseline/put_down/n"], some["test/baseline/put_down/em"]) == (1, 1)
+
+
+def test_baselines_are_scored_from_their_texts(dataset, context, monkeypatch):
+    """So they have what the run has: joined texts beside plain answers, BERTScore too."""
+
+    def scorer(facts):
+        return lambda ours, true: BertScore(*[np.array(ours) == np.array(true)] * 3)
+
+    monkeypatch.setattr(scores, "open_scorer", scorer)
+    texts = {"recent": ["slice knife", "put_down cup", "wash onion"], "put_down": [""] * 3}
+    changed = context | {
+        "form": "plain",
+        "bertscore": {"name": "bertscore_x"},
+        "baselines": {"test": texts},
+    }
+    found = scored(dataset, changed, ANSWERS)
+    assert found["baseline/recent/em"] == found["baseline/recent/bleu1_joined"] == 1
+    assert (found["baseline/recent/bertscore_x"], found["bertscore_x"]) == (1, pytest.approx(1 / 3))
+    assert found["baseline/put_down/bertscore_x"] == 0
+    # What a workdir of before the texts were kept has.
+    old = scored(dataset, context | {"baselines": {"test": {"recent": {"em": 0.25}}}}, ANSWERS)
+    assert old["baseline/recent/em"] == 0.25
 
 
 def test_a_run_is_scored_from_its_last_records(dataset, context, tmp_path):
@@ -240,6 +270,66 @@ def test_all_splits_of_a_run_have_one_judge(dataset, context, tmp_path, monkeypa
     )
     score_run(tmp_path, context)
     assert len(made) == 1
+
+
+def test_records_of_a_part_of_a_split_are_no_evaluation(dataset, context, tmp_path):
+    path = record_path(tmp_path, "test", 1)
+    complete = records_of(dataset, ANSWERS)
+    for records in ([], complete[:2], [complete[0], *complete[:2]], [*complete, complete[0]]):
+        write_records(path, records)
+        with pytest.raises(UserError, match=rf"{path} has {len(records)} records, not one of each"):
+            score_run(tmp_path, context)
+    write_records(record_path(tmp_path, "own", 1), complete)
+    with pytest.raises(UserError, match="evals/own belongs to no split"):
+        score_run(tmp_path, context)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"video": None}, "'video' is None, not a text"),
+        ({"prediction": ["cut"]}, r"'prediction' is \['cut'\], not a text"),
+        ({"inputs": ["take knife"]}, "'inputs' is .*, not 3 texts"),
+        ({"id": "1"}, "'id' is '1', not a whole number"),
+        ({"verb_class": True}, "'verb_class' is True, not a whole number"),
+        ({"nll": "low"}, "'nll' is 'low', not a number or null"),
+        ({"nll": math.nan}, "'nll' is nan, not a number or null"),
+        ({"unseen": 1}, "'unseen' is 1, not true or false"),
+        ({"optimum": "high"}, "'optimum' is 'high', not a number or null"),
+    ],
+    ids=str,
+)
+def test_a_mistyped_record_is_named_by_its_line(dataset, context, tmp_path, changes, complaint):
+    path = record_path(tmp_path, "test", 1)
+    records = records_of(dataset, ANSWERS)
+    write_records(path, records)
+    lines = path.read_text().splitlines()
+    lines[1] = json.dumps(records[1] | changes)
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(UserError, match=rf"{path}:2 is no record of CompAct: {complaint}"):
+        score_run(tmp_path, context)
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_record_lacks_no_field(dataset, context, tmp_path, field):
+    path = record_path(tmp_path, "test", 1)
+    records = records_of(dataset, ANSWERS)
+    write_records(path, records)
+    lines = path.read_text().splitlines()
+    lines[1] = json.dumps({key: value for key, value in records[1].items() if key != field})
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(UserError, match=rf"{path}:2 is no.* record.*'{field}'"):
+        score_run(tmp_path, context)
+
+
+def test_a_context_that_is_none_is_one_sentence(context, tmp_path):
+    write_context(tmp_path, context)
+    assert read_compact_context(tmp_path) == context
+    others = {key: value for key, value in context.items() if key != "labels"}
+    for damaged, lacking in (({}, "kind"), ([], "kind"), (others, "labels")):
+        write_context(tmp_path, damaged)
+        with pytest.raises(UserError, match=rf"context\.json is no context .* lacks '{lacking}'"):
+            read_compact_context(tmp_path)
 
 
 def test_unknown_choices_are_one_sentence(dataset):

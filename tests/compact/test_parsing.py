@@ -57,6 +57,26 @@ def test_words_of_the_verb_are_no_noun():
     assert parser("cup cup").complete
 
 
+@pytest.mark.parametrize(
+    ("text", "verb", "noun"),
+    [
+        ("open washing_up_liquid", "open", "washing_up_liquid"),
+        ("open_up washing_up_liquid", "open_up", "washing_up_liquid"),
+        ("open washing_up_liquid up", "open_up", "washing_up_liquid"),
+        ("still open_up cup", "open_up", "cup"),
+        ("turn take_off_lid on", "turn_on", "take_off_lid"),
+        ("take take_off_lid", "take", "take_off_lid"),
+        # Plain words do not say what belongs together.
+        ("open washing up liquid", "open_up", "washing"),
+    ],
+)
+def test_a_joined_noun_has_no_particle_of_the_verb(text, verb, noun):
+    verbs = {"open": 0, "open-up": 1, "turn-on": 2, "take": 3, "take-off": 4}
+    nouns = {"liquid:washing:up": 0, "liquid": 1, "washing": 2, "cup": 3, "lid:take:off": 4}
+    found = Parser(verbs, nouns, {})(text)
+    assert (found.verb, found.noun) == (verb, noun)
+
+
 def test_of_belongs_to_the_noun():
     parser = Parser({"put": 1, "put-of": 2}, {"can": 0, "bean": 1}, {})
     assert parser("put can of beans").verb_class == 1

@@ -64,6 +64,13 @@ def test_too_rare_compounds_and_unknown_names_are_one_sentence(dataset, tmp_path
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("option", ["--clips=0", "--clips=-3", "--compounds=0", "--seed=-1"])
+def test_numbers_out_of_range_are_refused_before_anything_is_read(option, tmp_path):
+    name, value = option.split("=")
+    with pytest.raises(UserError, match=rf"{name} is {value}; it must be . or more"):
+        main([str(tmp_path / "none"), "--modality=audio", "--out", str(tmp_path / "out"), option])
+
+
 def test_without_scikit_learn_it_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     monkeypatch.setitem(sys.modules, "sklearn.manifold", None)

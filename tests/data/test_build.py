@@ -10,6 +10,7 @@ from tiny_data import Release, write_tiny
 
 from mmgen.data.build import build, main
 from mmgen.data.builders import BUILDERS
+from mmgen.data.builders.rawfiles import read_json, read_lines
 from mmgen.data.builders.request import BuildRequest
 from mmgen.data.checks import verify_dataset
 from mmgen.data.columns import open_dataset
@@ -261,6 +262,16 @@ def test_gzipped_lines_are_read(own, tmp_path):
     (own / "train.jsonl.gz").write_bytes(gzip.compress(data)[:-9])
     with pytest.raises(UserError, match=r"train\.jsonl\.gz cannot be read"):
         build(own_request(own, tmp_path, force=True), tfds=False)
+
+
+def test_a_damaged_gzip_file_is_one_sentence(tmp_path):
+    for name, read in (("x.json.gz", read_json), ("x.jsonl.gz", lambda path: [*read_lines(path)])):
+        raw = bytearray(gzip.compress(b'{"a": "a text that is long enough"}\n'))
+        # The first byte behind the header: a block of a kind that there is not.
+        raw[10] = 0xFF
+        (tmp_path / name).write_bytes(raw)
+        with pytest.raises(UserError, match=rf"{name} "):
+            read(tmp_path / name)
 
 
 def test_a_full_disk_in_the_tfds_copy_leaves_the_data_set(tmp_path, monkeypatch):

@@ -124,5 +124,8 @@ def test_a_damaged_line_is_named(tmp_path):
     path.write_text('{"id":0,"nll":[1.0],"target":[1],"prediction":[1]}\n{"id":1,"nll"\n')
     with pytest.raises(UserError, match=r"x\.jsonl:2 is not a prediction record"):
         list(read_records(path))
+    path.write_bytes(b'{"id":0,"nll":[1.0],"target":[1],"prediction":[1]}\n\xff\xfe\n')
+    with pytest.raises(UserError, match=r"x\.jsonl:2 is not a prediction record"):
+        list(read_records(path))
     with pytest.raises(UserError, match="does not exist"):
         list(read_records(tmp_path / "none.jsonl"))

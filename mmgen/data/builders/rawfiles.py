@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import pathlib
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,7 +41,7 @@ def read_json(path: pathlib.Path) -> Any:
     try:
         data = path.read_bytes()
         return json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise UserError(f"{path} is no readable JSON file ({error}): get it again") from error
 
 
@@ -50,7 +51,7 @@ def read_lines(path: pathlib.Path) -> Iterator[str]:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
             for line in file:
                 yield line.decode("utf-8").rstrip("\r\n")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise UserError(f"{path} cannot be read ({error}): get it again") from error
 
 

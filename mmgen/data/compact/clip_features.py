@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float, Int
 from mmgen.data.checks import file_sha256
 from mmgen.data.columns import write_array
 from mmgen.data.feature_format import FEATURE_DTYPES, MANIFEST, damaged
-from mmgen.data.store_files import NpyWriter, new_folder
+from mmgen.data.store_files import BAD_ARRAY, NpyWriter, new_folder
 from mmgen.errors import UserError
 
 FILES = ("features.npy", "present.npy", "clips.json")
@@ -320,7 +320,7 @@ def _read_manifest(root: pathlib.Path) -> dict[str, Any]:
 def _load(path: pathlib.Path) -> np.ndarray:
     try:
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (OSError, ValueError, EOFError) as error:
+    except BAD_ARRAY as error:
         raise damaged(path, f"it is missing or damaged ({error})") from error
 
 
@@ -333,6 +333,8 @@ def _check_arrays(
 ) -> None:
     if not isinstance(clips, list) or len(clips) != manifest["clips"] or not clips:
         raise damaged(root / "clips.json", f"it is no list of {manifest['clips']} clips")
+    if not all(isinstance(clip, str) for clip in clips):
+        raise damaged(root / "clips.json", "a narration id in it is no text")
     if len(set(clips)) != len(clips):
         raise damaged(root / "clips.json", "it names a clip twice")
     for name, array, shape, dtype in (

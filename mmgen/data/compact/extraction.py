@@ -12,7 +12,6 @@ import json
 import os
 import pathlib
 import shutil
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
@@ -22,6 +21,7 @@ import numpy as np
 from mmgen.core.announce import announce
 from mmgen.data.compact.clip_features import ClipItem, write_clip_features
 from mmgen.data.compact.epic_csv import Clip
+from mmgen.data.store_files import BAD_ARRAY
 from mmgen.errors import UserError
 
 Read = Callable[[Clip], Any]
@@ -202,7 +202,7 @@ def _load(path: pathlib.Path) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in ("clips", "present", "missing", "features")}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except (*BAD_ARRAY, KeyError) as error:
         raise UserError(f"{path} is damaged ({error}): remove it and run again") from error
 
 

@@ -6,7 +6,6 @@ writes them (`x` may be [d, k]); optional `whole_image` [d] and `image_w`, `imag
 """
 
 import pathlib
-import zipfile
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from mmgen.data.features import FeatureItem
 from mmgen.data.importers.bottom_up import parse_image_id
 from mmgen.data.importers.boxes import to_unit_corners
+from mmgen.data.store_files import BAD_ARRAY
 from mmgen.errors import UserError
 
 FACTS = {
@@ -96,5 +96,5 @@ def _load(path: pathlib.Path) -> dict[str, np.ndarray]:
         with np.load(path, allow_pickle=False) as archive:
             # Other arrays, some of them pickled, are not touched.
             return {name: archive[name] for name in wanted & set(archive.files)}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+    except (*BAD_ARRAY, AttributeError) as error:
         raise UserError(f"{path} is damaged or not an .npz file: {error}") from error

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from damage import unclosed
 
 from mmgen.data.compact.clip_features import (
     ClipFeatures,
@@ -90,6 +91,8 @@ def rewrite(folder, name, value):
         (lambda p: rewrite(p, "present", np.ones(3, bool)), r"present\.npy: it is bool\[3\]"),
         (lambda p: (p / "features.npy").unlink(), r"features\.npy: it is missing"),
         (lambda p: (p / "features.npy").write_bytes(b"?"), r"features\.npy: it is missing or dam"),
+        (lambda p: unclosed(p / "features.npy"), r"features\.npy: it is missing or dam"),
+        (lambda p: (p / "clips.json").write_text("[1,[2],3,4]"), "narration id in it is no text"),
         (lambda p: (p / "clips.json").write_text("[]"), "no list of 4 clips"),
         (lambda p: (p / "clips.json").write_text('["a","a","b","c"]'), "names a clip twice"),
         (lambda p: (p / "manifest.json").unlink(), "holds no finished clip features"),

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from damage import encrypted, inflated, unclosed
 from tiny_epic import write_raw
 
 from mmgen.data.builders.compact import read_raw
@@ -72,6 +73,17 @@ def test_bad_files_are_one_sentence_and_leave_nothing(tmp_path, capsys):
     np.save(folder / "P01_01_3.npy", np.array([np.inf]))
     with pytest.raises(UserError, match="clip P01_01_3: its feature is NaN"):
         imported(tmp_path, capsys, "npz", folder)
+    np.savez_compressed(folder / "P01_01_3.npz", np.arange(40) % 3)
+    (folder / "P01_01_3.npy").unlink()
+    for damage in (inflated, encrypted):
+        damage(folder / "P01_01_3.npz")
+        with pytest.raises(UserError, match=r"P01_01_3\.npz is damaged"):
+            imported(tmp_path, capsys, "npz", folder)
+    (folder / "P01_01_3.npz").unlink()
+    np.save(folder / "P01_01_3.npy", np.zeros(3))
+    unclosed(folder / "P01_01_3.npy")
+    with pytest.raises(UserError, match=r"P01_01_3\.npy is damaged"):
+        imported(tmp_path, capsys, "npz", folder)
     assert not (tmp_path / "features").exists() or not list((tmp_path / "features").iterdir())
 
 
@@ -91,7 +103,10 @@ def test_hdf5_by_clip_and_by_row(tmp_path, capsys):
     for arguments, complaint in (
         (("--features", "rows"), "name the data set of their clips: --ids"),
         (("--features", "rows", "--ids", "two"), "not a data set with the 2 rows"),
-        (("--features", "nothing"), "has no 'nothing', only clips, names, rows, two"),
+        (
+            ("--features", "nothing"),
+            "has no 'nothing', only clips, names, rows, two",
+        ),
         ((), "clips is a group"),
     ):
         with pytest.raises(UserError, match=complaint):
@@ -99,6 +114,48 @@ def test_hdf5_by_clip_and_by_row(tmp_path, capsys):
     (tmp_path / "no.h5").write_text("?")
     with pytest.raises(UserError, match="missing or not an HDF5 file"):
         imported(tmp_path / "c", capsys, "hdf5", tmp_path / "no.h5")
+
+
+def test_odd_members_of_hdf5_files_are_one_sentence(tmp_path, capsys):
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "in.h5"
+    with h5py.File(path, "w") as file:
+        file["clips/P01_01_2"] = value(0)
+        file["rows"] = np.stack([value(0), value(1)])
+        file["number"] = 1.0
+        file["names"] = [b"P01_01_2", b"P01_01_3"]
+        file["latin"] = [b"P01_01_2", b"P01_01_\xe9"]
+        file["linked/P01_01_2"] = h5py.SoftLink("/gone")
+        file["odd"] = h5py.Empty("f")
+        file[b"latin_group/\xe9_1"] = value(0)
+    for arguments, complaint in (
+        (("--features", "rows", "--ids", "clips"), "clips is no list of narration ids"),
+        (("--features", "rows", "--ids", "number"), "number is no list of narration ids"),
+        (("--features", "rows", "--ids", "odd"), "odd is no list of narration ids"),
+        (("--features", "number", "--ids", "names"), "number is not a data set with the 2 rows"),
+        (("--features", "odd", "--ids", "names"), "odd is not a data set with the 2 rows"),
+        (("--features", "rows", "--ids", "latin"), r"narration id b'P01_01_\\xe9' is no UTF-8"),
+        (("--features", "latin_group"), "narration id .* is no UTF-8"),
+        (("--features", "linked"), "'P01_01_2' is a link that leads nowhere"),
+    ):
+        with pytest.raises(UserError, match=complaint) as caught:
+            imported(tmp_path, capsys, "hdf5", path, *arguments)
+        assert str(path) in str(caught.value)
+
+
+def test_a_damaged_chunk_of_an_hdf5_file_is_named(tmp_path, capsys):
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "in.h5"
+    with h5py.File(path, "w") as file:
+        rows = np.random.default_rng(0).normal(size=(2, 64))
+        data = file.create_dataset("rows", data=rows, chunks=(1, 64), compression="gzip")
+        file["names"] = [b"P01_01_2", b"P01_01_3"]
+        chunk = data.id.get_chunk_info(1)
+    raw = bytearray(path.read_bytes())
+    raw[chunk.byte_offset : chunk.byte_offset + chunk.size] = bytes(chunk.size)
+    path.write_bytes(raw)
+    with pytest.raises(UserError, match=r"in\.h5: the data set /rows cannot be read"):
+        imported(tmp_path, capsys, "hdf5", path, "--features", "rows", "--ids", "names")
 
 
 @pytest.fixture

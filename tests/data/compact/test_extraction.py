@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from damage import encrypted, inflated
 from tiny_epic import write_raw
 
 from mmgen.data.builders.compact import read_raw
@@ -112,9 +113,12 @@ def test_parts_of_other_settings_are_refused(clips, tmp_path):
         run(clips[1:], out)
     with pytest.raises(UserError, match="made with another part_size"):
         run(clips, out, part_size=6)
-    (tmp_path / ".vision.parts" / "00000.npz").write_bytes(b"?")
-    with pytest.raises(UserError, match=r"00000\.npz is damaged"):
-        run(clips, out)
+    part = tmp_path / ".vision.parts" / "00000.npz"
+    np.savez_compressed(part, clips=np.array(["a"] * 40))
+    for damage in (inflated, encrypted, lambda path: path.write_bytes(b"?")):
+        damage(part)
+        with pytest.raises(UserError, match=r"00000\.npz is damaged"):
+            run(clips, out)
     assert not out.exists()
 
 

@@ -1,5 +1,8 @@
 """Dividing windows: sizes, controls, what is kept apart, and the goal on the real csv."""
 
+import re
+import subprocess
+import sys
 import time
 from collections import Counter
 
@@ -250,3 +253,25 @@ def test_the_real_split_is_the_published_one_in_size_and_kind(real):
     assert 56 < found["mrh_noun_em"] < 59
     assert 58 < found["mrh_noun_ca"] < 62
     assert 1.5 < found["mrh_verb_em"] < 3
+
+
+SPLIT_IN_ITS_OWN_PROCESS = """
+import pathlib, sys
+from mmgen.data.builders.compact import read_raw
+from mmgen.data.compact.splits import SplitSettings, divide
+from mmgen.data.compact.windows import ClipTable, WindowRules, find_windows
+
+table = ClipTable(read_raw(pathlib.Path(sys.argv[1]), strict=True)[0].clips)
+divide(table, find_windows(table, WindowRules()), SplitSettings(), seed=0)
+print(pathlib.Path("/proc/self/status").read_text())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+def test_the_real_split_takes_less_than_a_gigabyte(real_data):
+    """Of the whole process: reading, finding the windows and splitting."""
+    command = [sys.executable, "-c", SPLIT_IN_ITS_OWN_PROCESS, str(real_data / "epic100")]
+    status = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    # Unlike ru_maxrss it does not begin with the size of the process that forked.
+    (peak,) = re.findall(r"VmHWM:\s+(\d+) kB", status)
+    assert int(peak) < 1_000_000

@@ -4,13 +4,13 @@ An array without an entry says that the clip has none: no sound, no detection.
 """
 
 import pathlib
-import zipfile
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from mmgen.data.compact.clip_features import ClipItem
+from mmgen.data.store_files import BAD_ARRAY
 from mmgen.errors import UserError
 
 ENDINGS = (".npy", ".npz")
@@ -52,7 +52,7 @@ def _load(path: pathlib.Path, array: str | None) -> np.ndarray:
             names = archive.files
             if array in names or (array is None and len(names) == 1):
                 return archive[array or names[0]]
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except BAD_ARRAY as error:
         raise UserError(f"{path} is damaged or no array file ({error})") from error
     raise UserError(
         f"{path} has the arrays {', '.join(sorted(names)) or 'none'}: name one of them with --array"
