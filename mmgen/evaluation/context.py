@@ -76,6 +76,9 @@ def make_context(
         "min_task_items": min_task_items,
         "metrics": metrics,
         "main_split": splits[0],
+        "task_items": np.bincount(
+            dataset.split(splits[0]).columns["task"], minlength=num_tasks
+        ).tolist(),
         "determiners": _ids(dataset, ppl.DETERMINERS),
         "exposure": {
             "size": exposed.size.tolist(),
