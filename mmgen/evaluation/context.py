@@ -56,7 +56,9 @@ def make_context(
       splits: splits for which the unigram baselines are computed; the first is the main one, to
         which the intermediate evaluations and forgetting belong.
       reference_rows: the stream that says when a task ends, if not the one that was read: an iid
-        run is compared with the shifting stream of the same data, which it does not follow.
+        run is compared with the shifting stream of the same data, which it does not follow. A
+        shifting run is measured by what it read: cut short, it has not shown the later tasks; over
+        several passes, a task ends with its part of the last one.
       metrics: import paths of metrics of the user's own, separated by commas.
     """
     train = dataset.split("train")
