@@ -4,11 +4,13 @@ Every value that depends on the profile, the model or the data set is decided he
 else. Where paper and released code differ, the table `PROFILES` says both, by name.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
 
+from mmgen.data.columns import SPLITS
 from mmgen.errors import UserError
 from mmgen.settings.defaults import EVALUATIONS
 from mmgen.settings.seeds import check_seeds
@@ -83,8 +85,12 @@ CHOICES = {
 POSITIVE = (
     "num_seeds",
     "batch_size",
+    "total.steps",
+    "total.epochs",
+    "total.examples",
     "algorithm.replay_size",
     "model.layers",
+    "model.cross_layers",
     "model.hidden",
     "model.heads",
     "model.mlp",
@@ -95,6 +101,13 @@ POSITIVE = (
     "stream.share",
     "evaluation.batch_size",
     "buckets.max",
+)
+
+NOT_NEGATIVE = (
+    "model.visual_layers",
+    "evaluation.count",
+    "evaluation.subset",
+    "evaluation.min_task_items",
 )
 
 
@@ -221,13 +234,24 @@ def check(config: ConfigDict) -> None:
     _check_numbers(config)
     _check_model(config)
     _check_memory(config)
-    text, objects = config.buckets.text, config.buckets.objects
-    if (text is None) != (objects is None) or (
-        text and (len(text) != len(objects) or any(sorted(x) != list(x) for x in (text, objects)))
-    ):
+    _check_buckets(config.buckets.text, config.buckets.objects)
+    for name in config.evaluation.splits:
+        check_choice("config.evaluation.splits", name, SPLITS)
+
+
+def _check_buckets(text: tuple | None, objects: tuple | None) -> None:
+    if text is None and objects is None:
+        return
+    sizes = (text or (), objects or ())
+    in_order = all(
+        all(isinstance(size, int) and size > 0 for size in axis) and sorted(axis) == list(axis)
+        for axis in sizes
+    )
+    if not in_order or not text or len(sizes[0]) != len(sizes[1]):
         raise UserError(
-            "config.buckets.text and config.buckets.objects go together, equally long and both "
-            "from small to large, e.g. (16, 24) and (8, 36)."
+            f"config.buckets.text is {text} and config.buckets.objects is {objects}; they go "
+            "together, equally long, both of positive numbers from small to large, e.g. (16, 24) "
+            "and (8, 36)."
         )
 
 
@@ -235,8 +259,13 @@ def _check_numbers(config: ConfigDict) -> None:
     check_seeds(config)
     for path in POSITIVE:
         value = get(config, path)
-        if value is not None and value <= 0:
-            raise UserError(f"config.{path} is {value}; it must be positive.")
+        if value is not None and not 0 < value < math.inf:
+            wanted = "positive" if value <= 0 else "finite"
+            raise UserError(f"config.{path} is {value}; it must be {wanted}.")
+    for path in NOT_NEGATIVE:
+        value = get(config, path)
+        if value is not None and value < 0:
+            raise UserError(f"config.{path} is {value}; it must not be negative.")
     for path in ("model.dropout", "stream.share"):
         top_included = path == "stream.share"
         value = get(config, path)
