@@ -17,6 +17,9 @@ from mmgen.settings.seeds import check_seeds
 from mmgen.settings.sizes import SIZES
 from mmgen.settings.suggest import check_choice
 
+AS_BATCH = "batch_size"
+"""A value of `PROFILES`: the same as `config.batch_size`."""
+
 # A value that is a dict is chosen by the data set's published size, the model, the algorithm or
 # the memory policy.
 PROFILES: dict[str, dict[str, Any]] = {
@@ -29,7 +32,8 @@ PROFILES: dict[str, dict[str, Any]] = {
         "model.object_mask": True,
         "loss.weighting": "token",
         "stream.reshuffle": True,
-        "algorithm.replay_size": 32,
+        # Appendix B: as many as the batch has. Of AGEM's and MIR's draws it gives the numbers.
+        "algorithm.replay_size": {"er": AS_BATCH, "der": AS_BATCH, "*": 32},
         "algorithm.scoring_dropout": False,
         "algorithm.reference_size": {456_299: 64, "*": 80},
         "algorithm.candidates": {456_299: 64, "*": 80},
@@ -159,7 +163,7 @@ def _resolve_profile(config: ConfigDict, paper_size: int) -> None:
     for path, value in PROFILES[config.profile].items():
         if isinstance(value, dict):
             value = next(value[key] for key in chosen if key in value)
-        set_missing(config, path, value)
+        set_missing(config, path, config.batch_size if value == AS_BATCH else value)
 
 
 def _resolve_model(config: ConfigDict, world: bool, vocabulary_rows: int) -> None:

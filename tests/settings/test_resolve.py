@@ -87,6 +87,18 @@ def test_profile_as_argument_and_as_flag_is_the_same_run():
     assert paper.stream.spread_floor == 0 and paper.optimizer.name == "adamw"
 
 
+def test_the_papers_er_replays_as_many_examples_as_the_batch_has():
+    sizes = {}
+    for name in ("er10k", "mir10k"):
+        for profile in ("paper", "release"):
+            config = load_config(f"{CONFIGS[0].parent}/visCOLL_{name}.py:profile={profile}")
+            config.batch_size = 64
+            sizes[name, profile] = resolve(config, PUBLISHED).algorithm.replay_size
+    assert sizes["er10k", "paper"] == 64 and sizes["er10k", "release"] == 32
+    assert sizes["mir10k", "paper"] == 32 and sizes["mir10k", "release"] == 10
+    assert resolve(er10k(), PUBLISHED).algorithm.replay_size == 32
+
+
 def test_an_override_survives_the_profile():
     config = er10k()
     config.optimizer.eps = 1e-6
