@@ -36,6 +36,7 @@ import numpy as np
 from etils import epath
 from jaxtyping import Bool, Float, Int
 
+from mmgen.data.streams import FLICKR_SIZE
 from mmgen.errors import UserError
 from mmgen.evaluation.context import NAME, Context, exposure_of, main_split
 from mmgen.evaluation.own_metrics import own_metrics
@@ -53,9 +54,6 @@ Scores = dict[str, float]
 
 SUBSET = "_subset"
 """What follows the main split's name where its intermediate evaluations are saved."""
-
-FLICKR_SIZE = 456_299
-"""Published training stream of Flickr-shift, by which its runs are known."""
 
 KINDS = ("adjective", "verb")
 

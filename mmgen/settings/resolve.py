@@ -152,9 +152,30 @@ def resolve(config: ConfigDict, info: Mapping[str, Any]) -> ConfigDict:
     # DER on 30,600 rows would keep 600 MB of logits for 1,000 slots; the head of them is enough.
     set_missing(config, "algorithm.top_k", 0 if world else 64)
     _resolve_schedule(config, world)
-    set_missing(config, "buckets.max", 1 if world else 3)
+    set_missing(config, "buckets.max", 1 if world or attends_padding(config) else 3)
     check(config)
+    _check_padding(config)
     return config.lock()
+
+
+def attends_padding(config: ConfigDict) -> bool:
+    """Does an example's loss depend on the empty object slots of its batch, as in the release?
+
+    Text-only runs of kind "drop" have a single slot in every batch.
+    """
+    return not config.model.object_mask and config.text_only != "drop"
+
+
+def _check_padding(config: ConfigDict) -> None:
+    buckets = config.buckets
+    several = buckets.max > 1 if buckets.objects is None else len(set(buckets.objects)) > 1
+    if several and attends_padding(config):
+        key, value = ("max", buckets.max) if buckets.objects is None else ("objects", buckets.objects)
+        raise UserError(
+            f"config.buckets.{key} is {value}, but with config.model.object_mask=False the empty "
+            "object slots are attended and an example's loss depends on their number; give one "
+            "number of objects, or leave the buckets out for the released 99."
+        )
 
 
 def _resolve_profile(config: ConfigDict, paper_size: int) -> None:
