@@ -29,7 +29,16 @@ DENSITY_BINS = 100
 EXAMPLES = 40
 """Items whose captions are kept, so that a report can show predictions in place."""
 
-INFO_KEYS = ("name", "fingerprint", "tasks", "pairs", "vocabulary", "world", "paper_size")
+INFO_KEYS = (
+    "name",
+    "fingerprint",
+    "tasks",
+    "pairs",
+    "vocabulary",
+    "world",
+    "paper_size",
+    "paper_scale",
+)
 
 
 def make_context(

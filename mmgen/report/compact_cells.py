@@ -109,8 +109,9 @@ def system_of(run: Run) -> System:
     )
 
 
-def unusual_keys(config: Mapping[str, Any]) -> list[str]:
+def unusual_keys(run: Run) -> list[str]:
     """Keys of a run's config that make it another experiment than its cell's: data and length."""
+    config = run.summary["config"]
     usual = flat_keys(compact_config())
     world = config["dataset.name"] == usual["dataset.name"]
     usual["total.epochs"] = EPOCHS["world" if world else "real"]
