@@ -260,7 +260,7 @@ def _memory(config: ConfigDict, dataset: Dataset) -> tuple[Memory | None, Any]:
         return None, ()
     if memory.policy == "reservoir":
         return make_reservoir(memory.capacity, memory.reservoir), ()
-    columns = dataset.split("train").columns
+    columns = seen_split(config, dataset, "train").columns
     if memory.policy == "task_balanced":
         side = np.asarray(columns["task"])
         return make_task_balanced(memory.capacity, len(dataset.info["tasks"])), side

@@ -181,6 +181,7 @@ def is_missing(experiment: Experiment, folder: Workdir, step: int, final: bool) 
 def run_context(experiment: Experiment) -> Context:
     """Facts about data and stream that the scores need besides the records."""
     config, dataset = experiment.config, experiment.dataset
+    shifts = config.stream.kind == "shift"
     return make_context(
         dataset,
         experiment.stream_rows,
@@ -189,7 +190,7 @@ def run_context(experiment: Experiment) -> Context:
         schedule=config.evaluation.schedule,
         min_task_items=config.evaluation.min_task_items,
         splits=evaluated_splits(experiment),
-        reference_rows=shifting_stream(config, dataset),
+        reference_rows=None if shifts else shifting_stream(config, dataset),
         metrics=config.metrics,
     )
 

@@ -95,7 +95,7 @@ def _prepare_each(config: ConfigDict) -> list[Experiment]:
     for one in configs:
         # The padded shape of a batch depends on what is replayed, hence on the seed, and dropout
         # on the shape: with one shape every seed is the run that it would be alone.
-        if one.buckets.max is None:
+        if one.buckets.max is None and one.buckets.text is None:
             with one.unlocked():
                 one.buckets.max = 1
     if config.init_from:

@@ -3,16 +3,19 @@
 import numpy as np
 from ml_collections import ConfigDict
 
-from mmgen.data.assemble import assemble, object_counts, text_lengths
+from mmgen.data.assemble import LEADING, assemble, object_counts, text_lengths
 from mmgen.data.buckets import Bucket, choose_buckets
 from mmgen.data.columns import Dataset, Split
 from mmgen.data.schema import IGNORE_ID
-from mmgen.data.streams import iid_stream, shift_stream
+from mmgen.data.streams import FLICKR_SIZE, iid_stream, shift_stream
 from mmgen.errors import UserError
 from mmgen.settings.durations import total_steps
+from mmgen.settings.resolve import attends_padding
 
 PUBLISHED_FEATURE_DIM = 2048
 RELEASED_TEXT_WINDOW = 64
+RELEASED_OBJECTS = 99
+"""Object slots of the release besides the whole image, which is the first of its 100."""
 
 
 def check_features(config: ConfigDict, dataset: Dataset) -> None:
@@ -25,15 +28,26 @@ def check_features(config: ConfigDict, dataset: Dataset) -> None:
 
 
 def seen_split(config: ConfigDict, dataset: Dataset, name: str) -> Split:
-    """A split as a run sees it: under `shuffle_features`, with other examples' images."""
+    """A split as a run sees it.
+
+    Under `shuffle_features` it has other examples' images. The release ends Flickr-shift's spans
+    with its text window (`INK-USC/VisCOLL data/flickr30k.py:226-229`; on COCO-shift it would stop).
+    """
     split = dataset.split(name)
-    if not config.dataset.shuffle_features:
-        return split
-    image = np.asarray(split.columns["image"])
-    own = np.unique(image)
-    # A rotation by half leaves no image in its place.
-    other = np.roll(own, len(own) // 2)
-    return Split(name, {**split.columns, "image": other[np.searchsorted(own, image)]})
+    changed = {}
+    if config.dataset.shuffle_features:
+        image = np.asarray(split.columns["image"])
+        own = np.unique(image)
+        # A rotation by half leaves no image in its place.
+        other = np.roll(own, len(own) // 2)
+        changed["image"] = other[np.searchsorted(own, image)]
+    if config.profile == "release" and dataset.info["paper_size"] == FLICKR_SIZE:
+        start, stop = np.asarray(split.columns["span"]).T
+        window = RELEASED_TEXT_WINDOW - LEADING
+        # One that begins beyond would have no target at all: `check_inputs` refuses it.
+        inside = np.where(start < window, np.minimum(stop, window), stop)
+        changed["span"] = np.stack([start, inside], axis=1)
+    return Split(name, {**split.columns, **changed}) if changed else split
 
 
 def shifting_stream(config: ConfigDict, dataset: Dataset) -> np.ndarray:
@@ -78,6 +92,9 @@ def split_buckets(
 ) -> tuple[Bucket, ...]:
     """Padded shapes for the batches of a split: as configured, or from its length tables.
 
+    A model that attends its padding has the release's one number of object slots: with others an
+    example's loss would be another.
+
     Args:
       batch: examples that share a bucket, replay rows included.
     """
@@ -91,6 +108,8 @@ def split_buckets(
         lengths = np.minimum(lengths, RELEASED_TEXT_WINDOW)
     # A model without any object slot would be another program; one empty slot costs nothing.
     counts = np.maximum(object_counts(data, dataset.features, config.text_only), 1)
+    if attends_padding(config):
+        return (Bucket(int(lengths.max()), RELEASED_OBJECTS),)
     return choose_buckets(lengths, counts, buckets.max, batch=batch)
 
 

@@ -15,6 +15,9 @@ from mmgen.errors import UserError
 
 ORDERS = ("random", "ascending", "descending")
 
+FLICKR_SIZE = 456_299
+"""Published training stream of Flickr-shift, by which its runs are known."""
+
 TIME_BINS = 50
 """Time bins of `task_time_information`.
 

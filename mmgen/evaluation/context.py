@@ -29,7 +29,16 @@ DENSITY_BINS = 100
 EXAMPLES = 40
 """Items whose captions are kept, so that a report can show predictions in place."""
 
-INFO_KEYS = ("name", "fingerprint", "tasks", "pairs", "vocabulary", "world", "paper_size")
+INFO_KEYS = (
+    "name",
+    "fingerprint",
+    "tasks",
+    "pairs",
+    "vocabulary",
+    "world",
+    "paper_size",
+    "paper_scale",
+)
 
 
 def make_context(
@@ -56,7 +65,9 @@ def make_context(
       splits: splits for which the unigram baselines are computed; the first is the main one, to
         which the intermediate evaluations and forgetting belong.
       reference_rows: the stream that says when a task ends, if not the one that was read: an iid
-        run is compared with the shifting stream of the same data, which it does not follow.
+        run is compared with the shifting stream of the same data, which it does not follow. A
+        shifting run is measured by what it read: cut short, it has not shown the later tasks; over
+        several passes, a task ends with its part of the last one.
       metrics: import paths of metrics of the user's own, separated by commas.
     """
     train = dataset.split("train")
@@ -76,6 +87,9 @@ def make_context(
         "min_task_items": min_task_items,
         "metrics": metrics,
         "main_split": splits[0],
+        "task_items": np.bincount(
+            dataset.split(splits[0]).columns["task"], minlength=num_tasks
+        ).tolist(),
         "determiners": _ids(dataset, ppl.DETERMINERS),
         "exposure": {
             "size": exposed.size.tolist(),

@@ -2,7 +2,8 @@
 
 Keys are `SPLIT/METRIC` or `GROUP/KIND/METRIC`; a metric that is undefined is absent, never zero.
 
-  SPLIT/ (test, novel, validation), and MAIN_subset/ of the intermediate evaluations
+  SPLIT/ (test, novel, validation), and MAIN_subset/ of the intermediate evaluations, whose items
+  are weighted so that every task counts as in the whole split
     n                       items
     log_ppl                 item-weighted log-perplexity, nats (the paper's)
     log_ppl_token           token-weighted
@@ -33,10 +34,11 @@ from typing import Any
 
 import numpy as np
 from etils import epath
-from jaxtyping import Bool
+from jaxtyping import Bool, Float, Int
 
+from mmgen.data.streams import FLICKR_SIZE
 from mmgen.errors import UserError
-from mmgen.evaluation.context import Context, exposure_of, main_split
+from mmgen.evaluation.context import NAME, Context, exposure_of, main_split
 from mmgen.evaluation.own_metrics import own_metrics
 from mmgen.evaluation.predictions import (
     PredictionTable,
@@ -46,14 +48,12 @@ from mmgen.evaluation.predictions import (
     saved_evaluations,
 )
 from mmgen.metrics import bleu, compositional, continual, ppl
+from mmgen.metrics.mean import masked_mean
 
 Scores = dict[str, float]
 
 SUBSET = "_subset"
 """What follows the main split's name where its intermediate evaluations are saved."""
-
-FLICKR_SIZE = 456_299
-"""Published training stream of Flickr-shift, by which its runs are known."""
 
 KINDS = ("adjective", "verb")
 
@@ -70,24 +70,29 @@ def score_split(
     length = table.mask.sum(axis=1)
     spans = (table.prediction, table.target, length, length)
     content = ppl.mask_without(table.target, table.mask, context["determiners"])
-    log_ppl = ppl.log_perplexity(table.nll, table.mask).value
-    bleus = bleu.sentence_bleu(*spans).mean(axis=0)
+    weight = None
+    if name.endswith(SUBSET):
+        weight = item_weights(table, task_items({0: table}, context))
+    log_ppl = ppl.log_perplexity(table.nll, table.mask, weight).value
+    bleus = np.average(bleu.sentence_bleu(*spans), axis=0, weights=weight)
     scores = {
         "n": float(len(table)),
         "log_ppl": log_ppl,
-        "log_ppl_token": ppl.token_log_perplexity(table.nll, table.mask).value,
-        "log_ppl_no_determiners": ppl.log_perplexity(table.nll, content).value,
-        "determiner_share": 1 - content.sum() / table.mask.sum(),
-        "accuracy_token": ppl.token_accuracy(table.prediction, table.target, table.mask).value,
+        "log_ppl_token": ppl.token_log_perplexity(table.nll, table.mask, weight).value,
+        "log_ppl_no_determiners": ppl.log_perplexity(table.nll, content, weight).value,
+        "determiner_share": 1 - masked_mean(content.astype(float), table.mask, weight).value,
+        "accuracy_token": ppl.token_accuracy(
+            table.prediction, table.target, table.mask, weight
+        ).value,
         "bleu1": bleus[0],
         "bleu2": bleus[1],
-        "bleu2_ceiling": bleu.bleu_ceiling(length).mean(),
+        "bleu2_ceiling": np.average(bleu.bleu_ceiling(length), weights=weight),
     }
     if final:
         scores["sacrebleu1"], scores["sacrebleu2"] = bleu.sacrebleu_sentence(*spans).mean(axis=0)
     for column in ("optimum", "optimum_text_only"):
         if column in table.floats:
-            scores[column] = float(np.mean(table.floats[column]))
+            scores[column] = float(np.average(table.floats[column], weights=weight))
     if "optimum" in scores:
         scores["gap"] = log_ppl - scores["optimum"]
     for measure in own_metrics(context.get("metrics", "")):
@@ -161,6 +166,39 @@ def matrix_of(evaluations: Mapping[int, PredictionTable], context: Context) -> c
     )
 
 
+def task_items(
+    evaluations: Mapping[int, PredictionTable], context: Context
+) -> Int[np.ndarray, " k"]:
+    """Items of each task in the whole main split, by which frequencies are weighted.
+
+    Args:
+      evaluations: of that split or its subset, by step; those of the whole split count the items
+        where the context, of before it held their numbers, does not.
+
+    Raises:
+      UserError: neither knows them.
+    """
+    if "task_items" in context:
+        return np.asarray(context["task_items"], dtype=np.int64)
+    facts = context["dataset"]
+    largest = max(evaluations.values(), key=len)
+    if len(largest) < facts["splits"][main_split(context)]["examples"]:
+        raise UserError(
+            f"{NAME} is of an earlier version, without the items of each task, and no evaluation "
+            f"of the whole {main_split(context)} split is there to count them: continue the run, "
+            "which writes both"
+        )
+    return np.bincount(largest.task, minlength=len(facts["tasks"]))
+
+
+def item_weights(table: PredictionTable, whole: Int[np.ndarray, " k"]) -> Float[np.ndarray, " n"]:
+    """How many items of the whole split each item of its stratified subset stands for.
+
+    Rare tasks have a larger share of the subset than of the split: their forgetting is measured.
+    """
+    return whole[table.task] / np.bincount(table.task, minlength=len(whole))[table.task]
+
+
 def score_forgetting(evaluations: Mapping[int, PredictionTable], context: Context) -> Scores:
     """Forgetting under its three names, average and transfer; empty with a single evaluation."""
     if len(evaluations) < 2:
@@ -169,13 +207,13 @@ def score_forgetting(evaluations: Mapping[int, PredictionTable], context: Contex
     exposed = exposure_of(context, matrix.steps.tolist())
     tasks = continual.eligible_tasks(matrix, context["min_task_items"])
     best = continual.forgetting_best(matrix, tasks)
-    weights = matrix.items.astype(np.float64)
+    weights = task_items(evaluations, context).astype(np.float64)
     # A model that knows nothing spreads its probability over every row of the table.
     ignorance = np.full(len(tasks), math.log(context["dataset"]["vocabulary"]["rows"]))
     backward = continual.backward_transfer(matrix, exposed, tasks)
     forward = continual.forward_transfer(matrix, exposed, tasks, ignorance)
     skip_first = context["schedule"] == "paper"
-    released = continual.forgetting_as_released(matrix, exposed, tasks, skip_first)
+    released = continual.forgetting_as_released(matrix, exposed, tasks, weights, skip_first)
     if context["dataset"]["paper_size"] == FLICKR_SIZE:
         # The released records of Flickr-shift carry no task; its code stops there.
         released = continual.TaskMean(math.nan, 0)

@@ -151,7 +151,8 @@ def forgetting_seen98(
     checkpoint contributes 0. Tasks that the stream never shows are left out.
 
     Args:
-      weights: weight of each task, e.g. its test items; None for the unweighted mean.
+      weights: weight of each task, e.g. its items in the whole test split, of which the matrix may
+        hold another share of each task; None for the unweighted mean.
     """
     end_step = (exposed.end_example + 1) / exposed.examples_per_step
     column = _nearest(matrix.steps.astype(np.float64), end_step)
@@ -163,21 +164,22 @@ def forgetting_as_released(
     matrix: TaskMatrix,
     exposed: Exposure,
     tasks: Bool[np.ndarray, " k"],
+    weights: Float[np.ndarray, " k"],
     skip_first: bool,
 ) -> TaskMean:
-    """The released code's value, mixed units included; weighted by test items.
+    """The released code's value, mixed units included; weighted by test frequency.
 
     The task's end is an index in examples, the candidates are iteration numbers, and the final
     model stands in the list as -1.
 
     Args:
+      weights: items of each task in the whole test split.
       skip_first: leave the first checkpoint out, as the code does with iteration 1000 of its list.
     """
     first = 1 if skip_first and len(matrix.steps) > 1 else 0
     labels = np.append(matrix.steps[first:-1], -1).astype(np.float64)
     column = first + _nearest(labels, exposed.end_example.astype(np.float64))
     increase = matrix.loss[:, -1] - matrix.loss[np.arange(len(column)), column]
-    weights = matrix.items.astype(np.float64)
     return _mean(increase, tasks & (exposed.size > 0), weights)
 
 

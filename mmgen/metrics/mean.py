@@ -29,6 +29,19 @@ class Mean:
         return Mean(self.total + other.total, self.count + other.count)
 
 
-def masked_mean(values: Float[np.ndarray, "*shape"], mask: Bool[np.ndarray, "*shape"]) -> Mean:
-    """Mean of `values` where `mask` is True; values under a False mask may be anything."""
-    return Mean(float(np.sum(values, where=mask, dtype=np.float64)), float(np.count_nonzero(mask)))
+def masked_mean(
+    values: Float[np.ndarray, "*shape"],
+    mask: Bool[np.ndarray, "*shape"],
+    weight: Float[np.ndarray, " n"] | None = None,
+) -> Mean:
+    """Mean of `values` where `mask` is True; values under a False mask may be anything.
+
+    Args:
+      weight: of each index of the first axis; None for equal weights.
+    """
+    if weight is None:
+        total = np.sum(values, where=mask, dtype=np.float64)
+        return Mean(float(total), float(np.count_nonzero(mask)))
+    weights = np.broadcast_to(weight.reshape(-1, *[1] * (mask.ndim - 1)), mask.shape)
+    total = np.sum(values * weights, where=mask, dtype=np.float64)
+    return Mean(float(total), float(np.sum(weights, where=mask, dtype=np.float64)))

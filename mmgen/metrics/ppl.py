@@ -43,24 +43,37 @@ def item_nll(
     return np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0)
 
 
-def log_perplexity(nll: Float[np.ndarray, "n m"], mask: Bool[np.ndarray, "n m"]) -> Mean:
-    """Item-weighted log-perplexity; items without a masked token count for nothing."""
+def log_perplexity(
+    nll: Float[np.ndarray, "n m"],
+    mask: Bool[np.ndarray, "n m"],
+    weight: Float[np.ndarray, " n"] | None = None,
+) -> Mean:
+    """Item-weighted log-perplexity; items without a masked token count for nothing.
+
+    Args:
+      weight: items that each item stands for, as in `masked_mean`.
+    """
     per_item = item_nll(nll, mask)
-    return masked_mean(per_item, np.isfinite(per_item))
+    return masked_mean(per_item, np.isfinite(per_item), weight)
 
 
-def token_log_perplexity(nll: Float[np.ndarray, "n m"], mask: Bool[np.ndarray, "n m"]) -> Mean:
+def token_log_perplexity(
+    nll: Float[np.ndarray, "n m"],
+    mask: Bool[np.ndarray, "n m"],
+    weight: Float[np.ndarray, " n"] | None = None,
+) -> Mean:
     """Token-weighted log-perplexity, the training loss's weighting."""
-    return masked_mean(nll, mask)
+    return masked_mean(nll, mask, weight)
 
 
 def token_accuracy(
     prediction: Int[np.ndarray, "n m"],
     target: Int[np.ndarray, "n m"],
     mask: Bool[np.ndarray, "n m"],
+    weight: Float[np.ndarray, " n"] | None = None,
 ) -> Mean:
     """Share of masked tokens whose most probable token is the true one."""
-    return masked_mean((prediction == target).astype(np.float64), mask)
+    return masked_mean((prediction == target).astype(np.float64), mask, weight)
 
 
 def mask_without(

@@ -6,7 +6,7 @@ other data (another fingerprint or `data_seed`) are never averaged: that is refu
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from etils import epath
@@ -101,13 +101,13 @@ def find_workdirs(path: epath.PathLike) -> list[Workdir]:
     return [Workdir(file.parent) for file in found]
 
 
-Keys = Callable[[Mapping[str, Any]], Collection[str]]
+Keys = Callable[[Run], Collection[str]]
 """Some keys of a run's config, as summary.json holds it."""
 
 
-def no_keys(config: Mapping[str, Any]) -> Collection[str]:
+def no_keys(run: Run) -> Collection[str]:
     """None of them."""
-    del config
+    del run
     return ()
 
 
@@ -137,7 +137,7 @@ def group_runs(
     return [
         Group(
             method,
-            _settings(_compared(repetitions[0]), configs[method], unusual),
+            _settings(_compared(repetitions[0]), configs[method], unusual(repetitions[0])),
             tuple(sorted(repetitions, key=lambda run: run.summary["seed"])),
         )
         for (method, _), repetitions in same.items()
@@ -207,10 +207,10 @@ def _check_repetitions(runs: Sequence[Run]) -> None:
 def _settings(
     config: dict[str, Any],
     others: list[dict[str, Any]],
-    unusual: Keys,
+    unusual: Collection[str],
 ) -> str:
     """Keys in which experiments of one cell differ, and unusual ones, with this one's values."""
     keys = {key for other in others for key in other}
     differing = {key for key in keys if len({repr(other.get(key)) for other in others}) > 1}
-    named = sorted(differing | set(unusual(config)))
+    named = sorted(differing | set(unusual))
     return ", ".join(f"{key}={config.get(key)}" for key in named)

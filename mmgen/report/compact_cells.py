@@ -150,10 +150,16 @@ def _is_as_published(dataset: Mapping[str, Any]) -> bool:
     return dataset.get("validation") != "train" and (target is None or target >= LOWEST_DC)
 
 
-def unusual_keys(config: Mapping[str, Any]) -> list[str]:
-    """Keys of a run's config that make it another experiment than its cell's.
+def unusual_keys(run: Run) -> list[str]:
+    """Keys of a run's config that make it another experiment than its cell's."""
+    return changed_keys(run.summary["config"])
 
-    What the kind of data, the task and the language decide is usual.
+
+def changed_keys(config: Mapping[str, Any]) -> list[str]:
+    """Keys whose value is not what kind of data, task and language decide.
+
+    Args:
+      config: as summary.json holds it.
     """
     expected = compact_config()
     expected.task = config["task"]

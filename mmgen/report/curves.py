@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 from mmgen.evaluation.context import Context, read_context
 from mmgen.evaluation.predictions import PredictionTable
-from mmgen.evaluation.scores import checkpoint_tables, matrix_of
+from mmgen.evaluation.scores import checkpoint_tables, item_weights, matrix_of, task_items
 from mmgen.metrics import compositional, ppl
 from mmgen.report.aggregate import Group, Run
 
@@ -34,12 +34,12 @@ def task_curves(group: Group) -> Curves | None:
 
 
 def mean_curves(group: Group) -> Curves | None:
-    """Item-weighted log-PPL over time, one row; over the items that all checkpoints share."""
+    """Item-weighted log-PPL over time, one row, estimated from the items all checkpoints share."""
 
     def losses(tables: dict[int, PredictionTable], context: Context) -> np.ndarray:
-        del context
         kept = _shared(tables)
-        return np.array([[ppl.log_perplexity(t.nll, t.mask).value for t in kept]])
+        weight = item_weights(kept[0], task_items(tables, context))
+        return np.array([[ppl.log_perplexity(t.nll, t.mask, weight).value for t in kept]])
 
     return _over_runs(group, losses)
 

@@ -97,7 +97,7 @@ def forgetting_table(metrics: dict[str, float], min_items: int) -> Table:
         [
             "seen98, by frequency",
             metrics.get("forgetting/seen98_frequency"),
-            "the same, weighted by test items",
+            "the same, weighted by items of the whole split",
         ],
         [
             "as released",

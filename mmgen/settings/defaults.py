@@ -123,7 +123,8 @@ def default_config() -> ConfigDict:
     algorithm = config.algorithm = ConfigDict()
     # "plain", "er", "agem", "mir", ...: a module of mmgen.algorithms, or "package.module:make".
     algorithm.name = "plain"
-    # Rows replayed in an iteration: 32; the released MIR replays 10.
+    # Rows replayed in an iteration. By the paper ER's are as many as `batch_size`, MIR's 32; the
+    # released code replays 32, with MIR 10.
     algorithm.replay_size = placeholder(int)
     # ER: "two_step" (stream update, then replay update) or "joint" (one update on both).
     algorithm.update = "two_step"

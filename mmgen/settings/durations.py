@@ -17,13 +17,15 @@ def total_steps(total: ConfigDict, num_examples: int, batch_size: int) -> int:
       batch_size: examples of an iteration, over all hosts.
 
     Raises:
-      UserError: more than one is given, or the length is not positive.
+      UserError: more than one is given, or the length is not positive and finite.
     """
     given = {k: total[k] for k in ("steps", "epochs", "examples") if total[k] is not None}
     if len(given) > 1:
         names = ", ".join(f"config.total.{k}" for k in given)
         raise UserError(f"{names} are all given; keep one of them.")
     kind, value = next(iter(given.items()), ("epochs", 1.0))
+    if not math.isfinite(value):
+        raise UserError(f"config.total.{kind} is {value}; it must be finite.")
     if kind == "steps":
         steps = value
     else:

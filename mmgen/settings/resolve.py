@@ -4,16 +4,21 @@ Every value that depends on the profile, the model or the data set is decided he
 else. Where paper and released code differ, the table `PROFILES` says both, by name.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
 
+from mmgen.data.columns import SPLITS
 from mmgen.errors import UserError
 from mmgen.settings.defaults import EVALUATIONS
 from mmgen.settings.seeds import check_seeds
 from mmgen.settings.sizes import SIZES
 from mmgen.settings.suggest import check_choice
+
+AS_BATCH = "batch_size"
+"""A value of `PROFILES`: the same as `config.batch_size`."""
 
 # A value that is a dict is chosen by the data set's published size, the model, the algorithm or
 # the memory policy.
@@ -27,7 +32,8 @@ PROFILES: dict[str, dict[str, Any]] = {
         "model.object_mask": True,
         "loss.weighting": "token",
         "stream.reshuffle": True,
-        "algorithm.replay_size": 32,
+        # Appendix B: as many as the batch has. Of AGEM's and MIR's draws it gives the numbers.
+        "algorithm.replay_size": {"er": AS_BATCH, "der": AS_BATCH, "*": 32},
         "algorithm.scoring_dropout": False,
         "algorithm.reference_size": {456_299: 64, "*": 80},
         "algorithm.candidates": {456_299: 64, "*": 80},
@@ -83,8 +89,12 @@ CHOICES = {
 POSITIVE = (
     "num_seeds",
     "batch_size",
+    "total.steps",
+    "total.epochs",
+    "total.examples",
     "algorithm.replay_size",
     "model.layers",
+    "model.cross_layers",
     "model.hidden",
     "model.heads",
     "model.mlp",
@@ -95,6 +105,13 @@ POSITIVE = (
     "stream.share",
     "evaluation.batch_size",
     "buckets.max",
+)
+
+NOT_NEGATIVE = (
+    "model.visual_layers",
+    "evaluation.count",
+    "evaluation.subset",
+    "evaluation.min_task_items",
 )
 
 
@@ -135,9 +152,32 @@ def resolve(config: ConfigDict, info: Mapping[str, Any]) -> ConfigDict:
     # DER on 30,600 rows would keep 600 MB of logits for 1,000 slots; the head of them is enough.
     set_missing(config, "algorithm.top_k", 0 if world else 64)
     _resolve_schedule(config, world)
-    set_missing(config, "buckets.max", 1 if world else 3)
+    set_missing(config, "buckets.max", 1 if world or attends_padding(config) else 3)
     check(config)
+    _check_padding(config)
     return config.lock()
+
+
+def attends_padding(config: ConfigDict) -> bool:
+    """Does an example's loss depend on the empty object slots of its batch, as in the release?
+
+    Text-only runs of kind "drop" have a single slot in every batch.
+    """
+    return not config.model.object_mask and config.text_only != "drop"
+
+
+def _check_padding(config: ConfigDict) -> None:
+    buckets = config.buckets
+    several = buckets.max > 1 if buckets.objects is None else len(set(buckets.objects)) > 1
+    if several and attends_padding(config):
+        key, value = (
+            ("max", buckets.max) if buckets.objects is None else ("objects", buckets.objects)
+        )
+        raise UserError(
+            f"config.buckets.{key} is {value}, but with config.model.object_mask=False the empty "
+            "object slots are attended and an example's loss depends on their number; give one "
+            "number of objects, or leave the buckets out for the released 99."
+        )
 
 
 def _resolve_profile(config: ConfigDict, paper_size: int) -> None:
@@ -146,7 +186,7 @@ def _resolve_profile(config: ConfigDict, paper_size: int) -> None:
     for path, value in PROFILES[config.profile].items():
         if isinstance(value, dict):
             value = next(value[key] for key in chosen if key in value)
-        set_missing(config, path, value)
+        set_missing(config, path, config.batch_size if value == AS_BATCH else value)
 
 
 def _resolve_model(config: ConfigDict, world: bool, vocabulary_rows: int) -> None:
@@ -223,13 +263,24 @@ def check(config: ConfigDict) -> None:
     _check_numbers(config)
     _check_model(config)
     _check_memory(config)
-    text, objects = config.buckets.text, config.buckets.objects
-    if (text is None) != (objects is None) or (
-        text and (len(text) != len(objects) or any(sorted(x) != list(x) for x in (text, objects)))
-    ):
+    _check_buckets(config.buckets.text, config.buckets.objects)
+    for name in config.evaluation.splits:
+        check_choice("config.evaluation.splits", name, SPLITS)
+
+
+def _check_buckets(text: tuple | None, objects: tuple | None) -> None:
+    if text is None and objects is None:
+        return
+    sizes = (text or (), objects or ())
+    in_order = all(
+        all(isinstance(size, int) and size > 0 for size in axis) and sorted(axis) == list(axis)
+        for axis in sizes
+    )
+    if not in_order or not text or len(sizes[0]) != len(sizes[1]):
         raise UserError(
-            "config.buckets.text and config.buckets.objects go together, equally long and both "
-            "from small to large, e.g. (16, 24) and (8, 36)."
+            f"config.buckets.text is {text} and config.buckets.objects is {objects}; they go "
+            "together, equally long, both of positive numbers from small to large, e.g. (16, 24) "
+            "and (8, 36)."
         )
 
 
@@ -237,8 +288,13 @@ def _check_numbers(config: ConfigDict) -> None:
     check_seeds(config)
     for path in POSITIVE:
         value = get(config, path)
-        if value is not None and value <= 0:
-            raise UserError(f"config.{path} is {value}; it must be positive.")
+        if value is not None and not 0 < value < math.inf:
+            wanted = "positive" if value <= 0 else "finite"
+            raise UserError(f"config.{path} is {value}; it must be {wanted}.")
+    for path in NOT_NEGATIVE:
+        value = get(config, path)
+        if value is not None and value < 0:
+            raise UserError(f"config.{path} is {value}; it must not be negative.")
     for path in ("model.dropout", "stream.share"):
         top_included = path == "stream.share"
         value = get(config, path)

@@ -16,6 +16,12 @@ OF_POLICY = {
 }
 """Keys that only some values of `memory.policy` read."""
 
+WITHOUT_MEMORY = ("plain", "ewc", "si", "lwf")
+"""Algorithms that never replay: a memory would be filled and not read."""
+
+OF_SCORING = ("algorithm.aggregate", "algorithm.scoring_dropout")
+"""Keys of MIR that mean nothing without its virtual step."""
+
 NOT_OF_MODEL = {
     "vlbert": ("model.visual_layers", "model.cross_layers"),
     "lxmert": ("model.box_geometry",),
@@ -50,6 +56,8 @@ def check_used(config: ConfigDict, algorithm_settings: Collection[str]) -> None:
                 f"config.algorithm.name='{config.algorithm.name}' reads "
                 f"{', '.join(readable) or 'no setting'}",
             )
+        if key == "memory.policy" and config.algorithm.name in WITHOUT_MEMORY:
+            refuse(key, value, f"config.algorithm.name='{config.algorithm.name}' never replays")
         if config.memory.policy not in OF_POLICY.get(key, (config.memory.policy,)):
             policies = " or ".join(f"'{policy}'" for policy in OF_POLICY[key])
             refuse(key, value, f"only config.memory.policy={policies} reads it")
@@ -57,6 +65,12 @@ def check_used(config: ConfigDict, algorithm_settings: Collection[str]) -> None:
             refuse(key, value, f"config.model.factory='{config.model.factory}' does not read it")
         if key == "stream.reshuffle" and config.stream.kind != "iid_epochs":
             refuse(key, value, "only config.stream.kind='iid_epochs' reads it")
+        if key == "dataset.shuffle_features" and config.text_only:
+            refuse(key, value, f"config.text_only='{config.text_only}' shows no features")
+        if key in OF_SCORING and config.algorithm.virtual_step == "none":
+            refuse(key, value, "config.algorithm.virtual_step='none' scores no candidate")
+        if key == "buckets.max" and config.buckets.text is not None:
+            refuse(key, value, "config.buckets.text says how many there are")
 
 
 def refuse(key: str, value: object, why: str) -> None:

@@ -12,7 +12,7 @@ from mmgen.compact import scores
 from mmgen.evaluation.context import write_context
 from mmgen.report.__main__ import main
 from mmgen.report.aggregate import Run
-from mmgen.report.compact_cells import system_of, unusual_keys
+from mmgen.report.compact_cells import changed_keys, system_of
 from mmgen.report.published import find_row, papers, published
 from mmgen.report.tables import file_name
 from mmgen.settings.command_line import load_config
@@ -122,7 +122,7 @@ def test_only_what_is_not_the_cells_own_is_named(monkeypatch, name, task, world)
         config.unlock()
         config.dataset.name = "kitchen_world" if world else "compact_mcd"
         config.update_from_flattened_dict({"model.scan_unroll": 3, "data_seed": 3} | changes)
-        return unusual_keys(json.loads(json.dumps(identity(resolve(config.lock(), info), info))))
+        return changed_keys(json.loads(json.dumps(identity(resolve(config.lock(), info), info))))
 
     assert unusual() == []
     for changes in (

@@ -28,10 +28,12 @@ def context(dataset):
 
 
 def records(dataset, split, loss, rows=None):
+    """Of `rows` of a split; `loss` is one number, or that of each task."""
     data = dataset.split(split)
     rows = np.arange(len(data)) if rows is None else np.array(rows)
     target = np.full((len(rows), 3), ID["dog"])
-    return make_records(data, rows, np.full((len(rows), 3), loss), target)
+    loss = np.broadcast_to(loss, 2)[data.columns["task"][rows]]
+    return make_records(data, rows, np.repeat(loss[:, None], 3, axis=1), target)
 
 
 def test_context_says_what_the_stream_showed(context):
@@ -144,6 +146,59 @@ def test_as_released_is_undefined_for_flickr(dataset, context):
     assert "forgetting/as_released" in score_forgetting(tables, context)
     context["dataset"]["paper_size"] = 456_299
     assert "forgetting/as_released" not in score_forgetting(tables, context)
+
+
+def by_task(dataset, *losses):
+    """Evaluations of steps 1, 2, ... with those losses of each task."""
+    return {
+        step: as_table(records(dataset, "test", np.array(loss, float)))
+        for step, loss in enumerate(losses, 1)
+    }
+
+
+def test_frequencies_are_of_the_whole_split(dataset, context):
+    tables = by_task(dataset, (1, 1), (2, 3), (4, 4))
+    assert context["task_items"] == [3, 3]
+    assert score_forgetting(tables, context)["forgetting/seen98_frequency"] == pytest.approx(2.0)
+    context["task_items"] = [30, 10]
+    scores = score_forgetting(tables, context)
+    # Task 0 ends at step 1 and grows by 3 from there, task 1 at step 2 and grows by 1.
+    assert scores["forgetting/seen98"] == pytest.approx(2.0)
+    assert scores["forgetting/seen98_frequency"] == pytest.approx((30 * 3 + 10 * 1) / 40)
+    # The ends are examples 1 and 3, held against iterations 1, 2 and -1.
+    assert scores["forgetting/as_released"] == pytest.approx((30 * 3 + 10 * 1) / 40)
+
+
+def test_as_released_leaves_out_the_first_checkpoint_of_the_published_schedule(dataset, context):
+    context["task_items"], context["schedule"] = [30, 10], "paper"
+    scores = score_forgetting(by_task(dataset, (1, 1), (2, 3), (4, 4)), context)
+    assert scores["forgetting/as_released"] == pytest.approx((30 * 2 + 10 * 1) / 40)
+
+
+def test_a_subset_stands_for_the_whole_split(dataset, context):
+    table = as_table(records(dataset, "test", np.array([1.0, 4.0]), rows=[0, 1, 5, 2]))
+    scores = score_split(table, "test" + SUBSET, context, final=False)
+    # Three items of task 0, and one of task 1's three.
+    assert scores["test_subset/log_ppl"] == pytest.approx((3 * 1 + 3 * 4) / 6)
+    assert scores["test_subset/optimum"] == pytest.approx((0 + 0.1 + 0.5 + 3 * 0.2) / 6)
+    # Determiners: one of 3 + 1 + 2 tokens of task 0's items, one of the 2 of task 1's, thrice.
+    assert scores["test_subset/determiner_share"] == pytest.approx((1 + 0 + 1 + 3) / (6 + 3 * 2))
+    assert score_split(table, "test", context, final=False)["test/log_ppl"] == pytest.approx(1.75)
+
+
+def test_a_context_of_before_counts_the_items_of_the_last_evaluation(dataset, context, tmp_path):
+    del context["task_items"]
+    context["dataset"]["splits"]["test"] = {"examples": 6}
+    write_context(tmp_path, context)
+    with RecordWriter(record_path(tmp_path, "test" + SUBSET, 1)) as writer:
+        writer.add(records(dataset, "test", 1.0, [0, 1, 5, 2]))
+    with pytest.raises(UserError, match="no evaluation of the whole test split"):
+        score_run(tmp_path, read_context(tmp_path))
+    with RecordWriter(record_path(tmp_path, "test", 3)) as writer:
+        writer.add(records(dataset, "test", np.array([3.0, 2.0])))
+    scores = score_run(tmp_path, read_context(tmp_path))
+    # Task 0 grows from step 1 on; task 1 ends as near to step 3, the final model, as to step 1.
+    assert scores["forgetting/seen98_frequency"] == pytest.approx((3 * 2 + 3 * 0) / 6)
 
 
 def test_small_tasks_are_excluded_and_counted(dataset, context):

@@ -16,6 +16,7 @@ LOSS = np.array([[3.0, 2.0, 1.0, 2.5, 4.0], [5.0, 5.0, 4.5, 3.0, 2.0]])
 MATRIX = continual.TaskMatrix(STEPS, LOSS, np.array([30, 10]))
 EXPOSED = continual.exposure(STREAM, 2, STEPS, examples_per_step=2)
 ALL = np.array([True, True])
+WEIGHTS = np.array([90.0, 10.0])
 
 
 def test_exposure_counts_what_each_checkpoint_has_seen():
@@ -55,22 +56,22 @@ def test_seen98_is_negative_where_a_task_goes_on_improving():
     assert continual.forgetting_seen98(falling, EXPOSED, ALL).value == pytest.approx((1 - 3) / 2)
 
 
-def test_frequency_weighting_is_by_test_items():
-    weights = MATRIX.items.astype(float)
-    value = continual.forgetting_seen98(MATRIX, EXPOSED, ALL, weights).value
-    assert value == pytest.approx((30 * 3 + 10 * 0) / 40)
+def test_frequency_weighting_is_by_the_weights_given():
+    value = continual.forgetting_seen98(MATRIX, EXPOSED, ALL, WEIGHTS).value
+    assert value == pytest.approx((90 * 3 + 10 * 0) / 100)
 
 
 def test_as_released_holds_examples_against_iterations():
     # Ends are examples 9 and 19; candidates are iterations 4, 6, 8 and -1 for the final model
     # (the first checkpoint is not in the released list): both tasks are compared with iteration 8.
-    value = continual.forgetting_as_released(MATRIX, EXPOSED, ALL, skip_first=True).value
-    assert value == pytest.approx((30 * (4 - 2.5) + 10 * (2 - 3)) / 40)
+    value = continual.forgetting_as_released(MATRIX, EXPOSED, ALL, WEIGHTS, skip_first=True).value
+    assert value == pytest.approx((90 * (4 - 2.5) + 10 * (2 - 3)) / 100)
 
 
 def test_as_released_compares_a_task_that_ends_at_once_with_the_final_model():
     exposed = EXPOSED._replace(end_example=np.array([0, 0]))
-    assert continual.forgetting_as_released(MATRIX, exposed, ALL, skip_first=False).value == 0
+    at_once = continual.forgetting_as_released(MATRIX, exposed, ALL, WEIGHTS, skip_first=False)
+    assert at_once.value == 0
 
 
 def test_backward_transfer_is_positive_when_later_training_helps():

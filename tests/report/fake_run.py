@@ -58,6 +58,7 @@ def make_context():
         "steps": list(STEPS),
         "schedule": "even",
         "min_task_items": 5,
+        "task_items": [20, 20, 20],
         "determiners": [1],
         "exposure": {
             "size": [40, 40, 40],

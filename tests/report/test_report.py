@@ -4,11 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from fake_run import ER, make_run, read_json
+from fake_run import ER, make_context, make_run, read_json
 
 from mmgen import evaluate
 from mmgen.errors import UserError
-from mmgen.report import figures
+from mmgen.evaluation.context import write_context
+from mmgen.report import curves, figures
 from mmgen.report.__main__ import main
 from mmgen.report.aggregate import group_runs, load
 from mmgen.report.run_table import run_report
@@ -131,6 +132,15 @@ def curves_of(root, draw):
     pytest.importorskip("matplotlib")
     axis = draw(group_runs(load([root])[0], method_of)).axes[0]
     return {line.get_label(): (line.get_color(), line.get_linestyle()) for line in axis.lines}
+
+
+def test_the_mean_curve_weights_tasks_as_the_whole_split_does(tmp_path):
+    path = make_run(tmp_path)
+    write_context(path, make_context() | {"task_items": [60, 20, 0]})
+    (group,) = group_runs(load([tmp_path])[0], method_of)
+    by_task = curves.task_curves(group).loss
+    expected = (60 * by_task[0] + 20 * by_task[1]) / 80
+    np.testing.assert_allclose(curves.mean_curves(group).loss[0], expected)
 
 
 def test_curves_over_the_stream_leave_out_runs_of_many_epochs(tmp_path):

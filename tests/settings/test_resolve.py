@@ -1,6 +1,7 @@
 """What a recorded choice becomes: profiles, sizes, streams, memory, and the sentences of errors."""
 
 import copy
+import math
 import pathlib
 
 import pytest
@@ -92,6 +93,18 @@ def test_a_full_stream_that_was_rebuilt_otherwise_has_the_papers_floor_too():
     release = er10k()
     release.profile = "release"
     assert resolve(release, rebuilt).stream.spread_floor > 2_900
+
+
+def test_the_papers_er_replays_as_many_examples_as_the_batch_has():
+    sizes = {}
+    for name in ("er10k", "mir10k"):
+        for profile in ("paper", "release"):
+            config = load_config(f"{CONFIGS[0].parent}/visCOLL_{name}.py:profile={profile}")
+            config.batch_size = 64
+            sizes[name, profile] = resolve(config, PUBLISHED).algorithm.replay_size
+    assert sizes["er10k", "paper"] == 64 and sizes["er10k", "release"] == 32
+    assert sizes["mir10k", "paper"] == 32 and sizes["mir10k", "release"] == 10
+    assert resolve(er10k(), PUBLISHED).algorithm.replay_size == 32
 
 
 def test_an_override_survives_the_profile():
@@ -187,6 +200,15 @@ def test_resolving_changes_neither_argument_and_repeats():
         ("total.epochs", 2.0, "epoch"),
         ("buckets.max", 4, "at most 3"),
         ("buckets.text", (8,), "go together"),
+        ("total.epochs", math.inf, "config.total.epochs is inf; it must be finite"),
+        ("total.epochs", math.nan, "config.total.epochs is nan; it must be finite"),
+        ("total.steps", -3, "config.total.steps is -3; it must be positive"),
+        ("optimizer.learning_rate", math.nan, "must be finite"),
+        ("model.visual_layers", -1, "config.model.visual_layers is -1; it must not be negative"),
+        ("model.cross_layers", -2, "must be positive"),
+        ("evaluation.count", -3, "config.evaluation.count is -3; it must not be negative"),
+        ("evaluation.subset", -1, "must not be negative"),
+        ("evaluation.splits", ("test", "nvel"), "did you mean 'novel'"),
         ("model.vocabulary_rows", 7, "vocabulary has 120 tokens"),
     ],
 )
@@ -200,6 +222,31 @@ def test_a_wrong_value_is_one_sentence_naming_the_key(key, value, words):
     with pytest.raises(UserError) as caught:
         resolve(config, WORLD)
     assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "objects"),
+    [
+        ((), ()),
+        ((0,), (0,)),
+        ((-5, 30), (1, 4)),
+        ((12,), (0,)),
+        ((12,), (-2,)),
+        ((12, 24), (4,)),
+        ((24, 12), (4, 4)),
+        ((12,), ()),
+        ((12,), None),
+        (("a",), (4,)),
+    ],
+)
+def test_buckets_that_are_none_are_one_sentence(text, objects):
+    config = er10k()
+    config.buckets.text, config.buckets.objects = text, objects
+    with pytest.raises(
+        UserError, match=r"config\.buckets\.objects is .* they go together"
+    ) as caught:
+        check(config)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("argument", ["smok", "model=", "smoke=1", "seed=two"])
@@ -230,6 +277,14 @@ def test_durations(given, steps):
     for key, value in given.items():
         total[key] = value
     assert total_steps(total, 20_000, 32) == steps
+
+
+@pytest.mark.parametrize("epochs", [math.inf, math.nan])
+def test_an_endless_duration_is_refused(epochs):
+    total = default_config().total
+    total.epochs = epochs
+    with pytest.raises(UserError, match=r"config\.total\.epochs is .* finite"):
+        total_steps(total, 10, 1)
 
 
 def test_two_durations_are_refused():

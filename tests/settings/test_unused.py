@@ -35,12 +35,22 @@ def test_every_config_reads_what_it_sets(path):
         ("er10k", "model.cross_layers", 2, "factory='vlbert'"),
         ("er10k:model=lxmert", "model.box_geometry", True, "factory='lxmert'"),
         ("onepass", "stream.reshuffle", True, "'iid_epochs'"),
+        ("ewc", "memory.policy", "reservoir", "'ewc' never replays"),
+        ("vanilla", "memory.policy", "task_balanced", "'plain' never replays"),
+        ("er10k:text_only", "dataset.shuffle_features", True, "'zero' shows no features"),
+        ("mir10k", "algorithm.aggregate", "max", "'none' scores no candidate"),
+        ("mir10k", "algorithm.scoring_dropout", False, "'none' scores no candidate"),
+        ("er10k", "buckets.max", 2, "config.buckets.text says how many"),
     ],
 )
 def test_what_is_not_read_is_refused(config, key, value, words):
     name, _, argument = config.partition(":")
     config = load_config(f"{CONFIGS[0].parent}/visCOLL_{name}.py:{argument}")
     group, name = key.split(".")
+    if name in ("aggregate", "scoring_dropout"):
+        config.algorithm.virtual_step = "none"
+    if key == "buckets.max":
+        config.buckets.text, config.buckets.objects = (12, 24), (4, 8)
     config[group][name] = value
     with pytest.raises(UserError, match=f"config.{key} is .*{words}"):
         check(config)
