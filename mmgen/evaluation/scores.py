@@ -191,9 +191,7 @@ def task_items(
     return np.bincount(largest.task, minlength=len(facts["tasks"]))
 
 
-def item_weights(
-    table: PredictionTable, whole: Int[np.ndarray, " k"]
-) -> Float[np.ndarray, " n"]:
+def item_weights(table: PredictionTable, whole: Int[np.ndarray, " k"]) -> Float[np.ndarray, " n"]:
     """How many items of the whole split each item of its stratified subset stands for.
 
     Rare tasks have a larger share of the subset than of the split: their forgetting is measured.

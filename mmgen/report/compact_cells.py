@@ -1,7 +1,6 @@
 """Cells of the CompAct paper's tables, and which one a run belongs to."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mmgen.evaluation.context import read_context
 from mmgen.report.aggregate import Group, Run

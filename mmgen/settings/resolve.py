@@ -170,7 +170,9 @@ def _check_padding(config: ConfigDict) -> None:
     buckets = config.buckets
     several = buckets.max > 1 if buckets.objects is None else len(set(buckets.objects)) > 1
     if several and attends_padding(config):
-        key, value = ("max", buckets.max) if buckets.objects is None else ("objects", buckets.objects)
+        key, value = (
+            ("max", buckets.max) if buckets.objects is None else ("objects", buckets.objects)
+        )
         raise UserError(
             f"config.buckets.{key} is {value}, but with config.model.object_mask=False the empty "
             "object slots are attended and an example's loss depends on their number; give one "

@@ -234,7 +234,9 @@ def test_a_wrong_value_is_one_sentence_naming_the_key(key, value, words):
 def test_buckets_that_are_none_are_one_sentence(text, objects):
     config = er10k()
     config.buckets.text, config.buckets.objects = text, objects
-    with pytest.raises(UserError, match=r"config\.buckets\.objects is .* they go together") as caught:
+    with pytest.raises(
+        UserError, match=r"config\.buckets\.objects is .* they go together"
+    ) as caught:
         check(config)
     assert "\n" not in str(caught.value)
 
