@@ -5,7 +5,8 @@ Follows INK-USC/VisCOLL at 2e915e6 (`nets/mlmcaption.py:205-270`, `nets/LXMERT/l
 Paper and release differ:
 - The release attends all 100 object slots, the empty ones too (`object_mask=False`). The result
   then depends on the number of slots, so that a run of profile `release` has one bucket of 99
-  objects (`run_data.split_buckets`; the whole image is the hundredth slot). The paper's model is taken to attend objects only.
+  objects (`run_data.split_buckets`; the whole image is the hundredth slot). The paper's model is
+  taken to attend objects only.
 - The release's box 0 is the whole image and one of the objects (`whole_image_object`).
 - The release holds 1,923,074 parameters that no gradient ever reaches: the pooler, the relation
   head, and the visual half of the last cross-modal layer. They are in the published total, so

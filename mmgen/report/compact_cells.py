@@ -1,7 +1,6 @@
 """Cells of the CompAct paper's tables, and which one a run belongs to."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mmgen.compact.context import read_compact_context
 from mmgen.compact.locate import WORLD

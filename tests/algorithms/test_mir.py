@@ -68,6 +68,18 @@ def test_virtual_step_is_the_stream_update(toy, planted):
     np.testing.assert_allclose(scalars["interference"], expected, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("scoring_dropout", [False, True])
+def test_scores_are_noisy_only_with_scoring_dropout(toy, scoring_dropout):
+    """Without a stream example no weight changes: what is left of the scores is dropout's noise."""
+    optimizer, feed = toy.optimizer(), toy.feed([-1, -1], [[2, 3, 4, 5]])
+    settings = {"candidates": 4, "replay_size": 4, "scoring_dropout": scoring_dropout}
+    mir = make_mir(toy.task, optimizer, toy.memory, **settings)
+    step, state = jax.jit(mir.step), toy.state(mir, optimizer)
+    found = [float(step(state, feed, jax.random.key(seed))[1]["interference"]) for seed in (0, 1)]
+    assert (found == [0.0, 0.0]) != scoring_dropout
+    assert (found[0] != found[1]) == scoring_dropout
+
+
 def test_scores():
     increase = jnp.array([[1.0, 3.0], [2.5, 9.0], [-2.0, -1.0]])
     target = jnp.array([[True, True], [True, False], [True, False]])

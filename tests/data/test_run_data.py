@@ -58,8 +58,8 @@ def test_the_released_lxmert_has_one_shape_of_99_objects(split, store, world):
 
     lxmert = {"profile": "release", "model.factory": "lxmert"}
     assert shapes(**lxmert) == (Bucket(text, 99),)
-    assert shapes(**lxmert, **{"text_only": "zero"}) == (Bucket(text, 99),)
-    assert shapes(**lxmert, **{"text_only": "drop"})[-1].objects == 1
+    assert shapes(**lxmert, text_only="zero") == (Bucket(text, 99),)
+    assert shapes(**lxmert, text_only="drop")[-1].objects == 1
     given = {"buckets.text": (text,), "buckets.objects": (7,)}
     assert shapes(**lxmert, **given) == (Bucket(text, 7),)
     for other in ({"profile": "release"}, {"model.factory": "lxmert"}):
