@@ -1,6 +1,7 @@
 """Cells of the CompAct paper's tables, and which one a run belongs to."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from mmgen.compact.context import read_compact_context
 from mmgen.compact.locate import WORLD
