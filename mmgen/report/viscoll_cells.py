@@ -35,7 +35,7 @@ OF_THE_METHOD: dict[str, dict[str, Any]] = {
     "der": {"algorithm.weight": 2.0},
     "der++": {"algorithm.weight": 2.0, "algorithm.label_weight": 0.5},
     "ewc": {"algorithm.weight": 1e4},
-    "si": {"algorithm.weight": 1e3},
+    "si": {"algorithm.weight": 1e4},
     "lwf": {"algorithm.weight": 3.0},
 }
 """What the files of `configs/` set besides, where the paper gives no value or has no such row."""

@@ -121,7 +121,7 @@ def test_val2017_alone_gives_four_splits_without_a_common_image(real_data, sampl
 def test_all_80_categories_are_another_data_set(real_data, sample, tmp_path):
     asked = request(real_data, sample, tmp_path, objects="fixed", grammar="vbz")
     dataset = open_dataset(find_builder("coco_shift_rebuilt").build(asked))
-    assert dataset.info["name"] == "coco_shift_rebuilt_fixed_paper_valtrain"
+    assert dataset.info["name"] == "coco_shift_rebuilt_fixed_vbz_valtrain"
     present = {dataset.info["tasks"][t] for t in dataset.split("train").columns["task"]}
     # Lost in the release by its line number and by WordPiece.
     assert {"stop sign", "umbrella", "skateboard"} <= present
@@ -172,5 +172,5 @@ def test_what_is_missing_is_said(real_data, tmp_path):
         find_builder("coco_shift_rebuilt").build(asked._replace(train_from="dev"))
     with pytest.raises(UserError, match=r"captions_val2017\.json"):
         find_builder("coco_shift_rebuilt").build(asked)
-    with pytest.raises(UserError, match="choose release or paper"):
+    with pytest.raises(UserError, match="choose release or vbz"):
         find_builder("coco_shift_rebuilt").build(asked._replace(settings={"grammar": "x"}))
