@@ -3,6 +3,7 @@
 import pathlib
 
 import pytest
+from data_facts import COCO, DEVTRAIN, WORLD
 from fake_run import make_context
 
 from mmgen.evaluation.context import write_context
@@ -15,17 +16,7 @@ from mmgen.settings.resolve import resolve
 FOLDER = pathlib.Path(__file__).parents[2] / "configs"
 CONFIGS = sorted(FOLDER.glob("visCOLL_*.py"))
 
-WORLD = {
-    "fingerprint": "f" * 64,
-    "world": True,
-    "paper_scale": False,
-    "paper_size": 639_592,
-    "vocabulary": {"rows": 120},
-    "splits": {"train": {"examples": 20_000}},
-}
 SMOKE = WORLD | {"splits": {"train": {"examples": 640}}}
-DEVTRAIN = WORLD | {"world": False, "vocabulary": {"rows": 30_600}}
-COCO = DEVTRAIN | {"paper_scale": True, "splits": {"train": {"examples": 638_903}}}
 FLICKR = DEVTRAIN | {"paper_scale": True, "paper_size": 456_299}
 
 

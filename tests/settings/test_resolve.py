@@ -5,6 +5,7 @@ import math
 import pathlib
 
 import pytest
+from data_facts import COCO, DEVTRAIN, WORLD
 
 from mmgen.errors import UserError
 from mmgen.settings import resolve_finetune, resolve_prompting
@@ -18,26 +19,6 @@ from mmgen.settings.kinds import KINDS, load
 from mmgen.settings.resolve import check, resolve
 
 CONFIGS = sorted(pathlib.Path(__file__).parents[2].joinpath("configs").glob("visCOLL_*.py"))
-
-WORLD = {
-    "name": "scene_world",
-    "fingerprint": "f" * 64,
-    "world": True,
-    "paper_scale": False,
-    "paper_size": 639_592,
-    "vocabulary": {"rows": 120},
-    "splits": {"train": {"examples": 20_000}},
-}
-DEVTRAIN = {
-    **WORLD,
-    "name": "coco_shift_devtrain",
-    "world": False,
-    "vocabulary": {"rows": 30_600},
-    "splits": {"train": {"examples": 25_000}},
-}
-PUBLISHED = {**DEVTRAIN, "name": "coco_shift", "paper_scale": True}
-PUBLISHED["splits"] = {"train": {"examples": 638_903}}
-
 
 CHECKS = {
     "masked_span": check,
@@ -56,7 +37,7 @@ def er10k():
 def test_every_config_resolves_on_world_and_on_real_data(path):
     config = load_config(f"{path}:seed=3")
     assert config.name == path.stem
-    for info in (WORLD, DEVTRAIN, PUBLISHED):
+    for info in (WORLD, DEVTRAIN, COCO):
         resolved = resolve(config, info)
         assert resolved.seed == 3 and resolved.is_locked
         optional = {"steps", "epochs", "examples", "text", "objects", "size", "top_k", "decay"}
@@ -75,20 +56,20 @@ def test_profile_as_argument_and_as_flag_is_the_same_run():
     by_argument = load_config(str(CONFIGS[0].parent / "visCOLL_mir10k.py") + ":profile=release")
     by_flag = load_config(str(CONFIGS[0].parent / "visCOLL_mir10k.py"))
     by_flag.profile = "release"
-    for info in (WORLD, PUBLISHED):
+    for info in (WORLD, COCO):
         assert identity(resolve(by_argument, info), info) == identity(resolve(by_flag, info), info)
-    release = resolve(by_flag, PUBLISHED)
+    release = resolve(by_flag, COCO)
     assert release.optimizer.name == "adam_release" and release.optimizer.eps == 1e-4
     assert (release.algorithm.candidates, release.algorithm.replay_size) == (32, 10)
     assert release.memory.reservoir == "viscoll_release"
     assert release.stream.spread_floor == 3_000
-    paper = resolve(load_config(str(CONFIGS[0].parent / "visCOLL_mir10k.py")), PUBLISHED)
+    paper = resolve(load_config(str(CONFIGS[0].parent / "visCOLL_mir10k.py")), COCO)
     assert (paper.algorithm.candidates, paper.algorithm.replay_size) == (80, 32)
     assert paper.stream.spread_floor == 0 and paper.optimizer.name == "adamw"
 
 
 def test_a_full_stream_that_was_rebuilt_otherwise_has_the_papers_floor_too():
-    rebuilt = PUBLISHED | {"paper_scale": False}
+    rebuilt = COCO | {"paper_scale": False}
     assert resolve(er10k(), rebuilt).stream.spread_floor == 0
     release = er10k()
     release.profile = "release"
@@ -101,10 +82,10 @@ def test_the_papers_er_replays_as_many_examples_as_the_batch_has():
         for profile in ("paper", "release"):
             config = load_config(f"{CONFIGS[0].parent}/visCOLL_{name}.py:profile={profile}")
             config.batch_size = 64
-            sizes[name, profile] = resolve(config, PUBLISHED).algorithm.replay_size
+            sizes[name, profile] = resolve(config, COCO).algorithm.replay_size
     assert sizes["er10k", "paper"] == 64 and sizes["er10k", "release"] == 32
     assert sizes["mir10k", "paper"] == 32 and sizes["mir10k", "release"] == 10
-    assert resolve(er10k(), PUBLISHED).algorithm.replay_size == 32
+    assert resolve(er10k(), COCO).algorithm.replay_size == 32
 
 
 def test_an_override_survives_the_profile():
@@ -118,7 +99,7 @@ def test_stream_and_memory_scale_with_a_short_stream_only():
     world = resolve(er10k(), WORLD)
     assert (world.stream.bin_width, world.stream.spread_floor) == (31, 94)
     assert world.memory.capacity == 2_000
-    published = resolve(er10k(), PUBLISHED)
+    published = resolve(er10k(), COCO)
     assert (published.stream.bin_width, published.memory.capacity) == (1_000, 10_000)
     part = er10k()
     part.stream.share = 0.1
@@ -143,14 +124,14 @@ def test_named_memories_are_never_larger_than_published():
 
 def test_profile_decides_weighting_and_the_order_of_later_epochs():
     balanced = load_config(str(CONFIGS[0].parent / "visCOLL_balanced_sqrt10k.py"))
-    assert resolve(balanced, PUBLISHED).loss.weighting == "token"
+    assert resolve(balanced, COCO).loss.weighting == "token"
     balanced.profile = "release"
-    assert resolve(balanced, PUBLISHED).loss.weighting == "example"
+    assert resolve(balanced, COCO).loss.weighting == "example"
     offline = load_config(str(CONFIGS[0].parent / "visCOLL_offline.py"))
-    assert resolve(offline, PUBLISHED).stream.reshuffle
+    assert resolve(offline, COCO).stream.reshuffle
     offline.profile = "release"
-    assert not resolve(offline, PUBLISHED).stream.reshuffle
-    assert resolve(offline, PUBLISHED).loss.weighting == "token"
+    assert not resolve(offline, COCO).stream.reshuffle
+    assert resolve(offline, COCO).loss.weighting == "token"
 
 
 def test_the_published_schedule_has_its_own_number_of_evaluations():
