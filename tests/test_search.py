@@ -77,6 +77,21 @@ def test_another_search_is_refused_the_folder(searched):
         search.main([*arguments, "--share", "0.2"])
 
 
+def test_a_trial_is_one_seed_whatever_the_config_file_says(tmp_path):
+    file = tmp_path / "three.py"
+    file.write_text(
+        "from mmgen.settings.args import apply_arguments\n"
+        "from mmgen.settings.defaults import default_config\n"
+        "def get_config(argument=''):\n"
+        "    config = default_config()\n"
+        "    config.num_seeds = 3\n"
+        "    return apply_arguments(config, argument)\n"
+    )
+    given = [f"--config={file}:smoke", "--out", str(tmp_path)]
+    trials = search.make_trials(search.make_search(*search._parser().parse_known_args(given)))
+    assert {parse_config(trial.arguments).num_seeds for trial in trials} == {1}
+
+
 def test_a_stopped_search_says_so_and_has_no_winner(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(run, "run", lambda *a: 0)
     search.main([CONFIG, "--out", str(tmp_path)])

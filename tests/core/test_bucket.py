@@ -1,5 +1,6 @@
 """A workdir in a bucket: the code for gs:// runs, over a file system in memory."""
 
+import errno
 import importlib.util
 from types import SimpleNamespace
 
@@ -58,6 +59,21 @@ def test_a_bucket_is_written_whole_and_not_locked(bucket):
     # No temporary file beside them: an object in a bucket appears whole.
     assert sorted(path.name for path in workdir.root.iterdir()) == ["evals", "summary.json"]
     assert set(Bucket.store) == {"/bucket/run/evals/test/5.jsonl", "/bucket/run/summary.json"}
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(errno.EACCES, UserError), (errno.ENOSPC, UserError), (errno.ECONNRESET, OSError)],
+)
+def test_only_errors_that_come_again_are_the_users(bucket, monkeypatch, number, kind):
+    """A connection that broke is worth another start, which status 2 would prevent."""
+
+    def refuse(*args, **settings):
+        raise OSError(number, "no")
+
+    monkeypatch.setattr(Bucket, "_open", refuse)
+    with pytest.raises(kind):
+        Workdir(f"{bucket}/run").write_text("a", "b")
 
 
 def test_a_bucket_belongs_to_one_run_and_is_done_once(bucket):
