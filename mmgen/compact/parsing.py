@@ -3,8 +3,8 @@
 A narration that train has is looked up: it means what its annotation says. Any other is parsed: the
 first word that begins a verb of the class lists, with those particles of its longest form that
 follow ("take lid off" is take-off, "open washing_up_liquid" only open), then the first noun,
-longest match first. On the test narrations of EPIC-KITCHENS this is right for 97.7 to 99.1 %, by the
-split (`gold_ca` of every run says it for its own); the longest match alone was for 89 %.
+longest match first. On the test narrations of EPIC-KITCHENS this is right for 97.7 to 99.1 %, by
+the split (`gold_ca` of every run says it for its own); the longest match alone was for 89 %.
 """
 
 from collections import defaultdict
