@@ -73,12 +73,14 @@ def _cost_lines(experiment: Experiment, state: TrainState) -> list[str]:
     lines = []
     feeds = experiment.feeds()
     counted = "steps by their stream rows" if experiment.draw else "steps"
-    for index, bucket in enumerate(experiment.buckets):
+    for index, bucket in enumerate(feeds.buckets):
         used = np.flatnonzero(feeds.bucket_index == index)
         if len(used):
             feed = feeds[int(used[0])]
             flops = count_flops(experiment.algorithm.step, state, feed, stream_key(0, "step"))
             shape = f"{bucket.text} text + {bucket.objects} objects"
+            if bucket.room:
+                shape += f", packed to {bucket.room.text} + {bucket.room.objects}"
             lines.append(f"FLOPs per step ({shape}, {len(used):,} {counted}): {flops:.3e}")
     lines.append(f"bytes of parameters: {_bytes(state.params):,}")
     lines.append(f"bytes of optimizer state: {_bytes(state.opt_state):,}")

@@ -13,7 +13,7 @@ from jaxtyping import Array, Key
 from ml_collections import ConfigDict
 
 from mmgen.algorithms.base import Algorithm
-from mmgen.core.mesh import Mesh, local_rows
+from mmgen.core.mesh import Mesh, batch_shards, local_rows
 from mmgen.core.optim import make_optimizer
 from mmgen.core.resident import Data, Resident, make_schedule, put_data
 from mmgen.core.state import TrainState
@@ -21,6 +21,7 @@ from mmgen.data.buckets import Bucket
 from mmgen.data.columns import Dataset, Split
 from mmgen.data.locate import locate
 from mmgen.data.pipeline import FeedSource
+from mmgen.data.room import LEAST_SAVED
 from mmgen.data.run_data import (
     check_features,
     example_batch,
@@ -44,8 +45,9 @@ from mmgen.memory.reservoir import make_reservoir
 from mmgen.memory.stop_words import function_word_ids
 from mmgen.memory.task_balanced import make_task_balanced
 from mmgen.models.masked_span import MODELS
+from mmgen.models.packing import packing_pays
 from mmgen.settings.plug_ins import is_plug_in, plug_in
-from mmgen.settings.resolve import check, resolve
+from mmgen.settings.resolve import attends_padding, check, resolve
 from mmgen.settings.suggest import check_choice
 from mmgen.settings.unused import check_used
 from mmgen.tasks.base import Task
@@ -133,6 +135,30 @@ class Experiment(NamedTuple):
             "task_time_information": task_time_information(task, TIME_BINS),
         }
 
+    def least_saved(self, mesh: Mesh | None = None) -> float | None:
+        """Share of its positions that packing must save this run to be done; None never packs.
+
+        Raises:
+          UserError: they are to be, and cannot.
+        """
+        config = self.config
+        reasons = {
+            "config.model.object_mask=False attends empty slots": attends_padding(config),
+            "config.residency='device' cannot foretell what this memory replays": (
+                config.residency == "device" and self.draw is not None
+            ),
+            "the examples of a batch are split between devices": (
+                mesh is not None and batch_shards(mesh) > 1
+            ),
+        }
+        against = [reason for reason, holds in reasons.items() if holds]
+        if config.packing == "on" and against:
+            raise UserError(f"config.packing is 'on', but {against[0]}; leave it out.")
+        if config.packing == "on":
+            return 0.0
+        pays = config.packing == "auto" and packing_pays(config.model.hidden)
+        return LEAST_SAVED if pays and not against else None
+
     def feeds(self, mesh: Mesh | None = None) -> FeedSource:
         """`[step] -> Feed` of numpy arrays: this process's rows of the global batch."""
         dataset = self.dataset
@@ -141,6 +167,8 @@ class Experiment(NamedTuple):
             batch_size=self.config.batch_size,
             plan=self.plan,
             draws=self.algorithm.draws,
+            picks=self.algorithm.picks,
+            least_saved=self.least_saved(mesh),
             side_of_rows=self.side_of_rows,
             split=self.split("train"),
             store=dataset.features,
@@ -180,7 +208,7 @@ class Experiment(NamedTuple):
         return Resident(
             data=Data(tables, schedule, self.side_of_rows, feeds.row_bucket if self.draw else ()),
             gather=partial(gather_batch, vocabulary=dataset.vocabulary, max_span=max_span(dataset)),
-            buckets=self.buckets,
+            buckets=feeds.buckets,
         )
 
 

@@ -164,7 +164,7 @@ def run_spec(
         resident=None if tables is None else experiment.resident(feeds, tables),
         draw=experiment.draw,
         is_missing=functools.partial(is_missing, experiment, folder),
-        facts=run_facts(config),
+        facts=run_facts(config) | ({"packing": True} if feeds.packs else {}),
     )
 
 

@@ -170,7 +170,7 @@ def _joint_spec(
     draws = first.algorithm.draws * len(singles)
     joint = first._replace(
         plan=join_plans(plans) if plans else None,
-        algorithm=first.algorithm._replace(draws=draws),
+        algorithm=first.algorithm._replace(draws=draws, picks=first.algorithm.picks * len(singles)),
     )
     spec = run_spec(joint, singles[0].folder, mesh, context, tables)
 

@@ -67,7 +67,8 @@ def test_an_er_iteration_costs_two_passes_of_the_closed_form():
         workload, size="smoke", batch_size=4, buckets=(TINY,), settings={"replay_size": 6}
     )
     model = make_vlbert(vocabulary_rows=50, feature_dim=8, **SIZES["vlbert"]["smoke"])
-    passes = [model_flops(model, Shape(rows, *TINY, masked=8)).train for rows in (4, 6)]
+    shapes = [Shape(rows, TINY.text, TINY.objects, masked=8) for rows in (4, 6)]
+    passes = [model_flops(model, shape).train for shape in shapes]
     assert subject.flops() == (sum(passes),)
 
 

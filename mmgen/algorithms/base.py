@@ -53,11 +53,14 @@ class Algorithm(NamedTuple):
       init: `(params) -> extras`.
       step: `(state, feed, key) -> (state, scalars)`. Applies the inserts of `feed` to
         `state.memory` and adds one to `state.step`. `scalars` always holds `loss`.
+      picks: one number per replay batch, how many of its rows a pass may read without the others;
+        `()` if every pass reads whole batches.
     """
 
     draws: tuple[int, ...]
     init: Callable[[PyTree], PyTree]
     step: Callable[[TrainState, Feed, Key[Array, ""]], tuple[TrainState, Scalars]]
+    picks: tuple[int, ...] = ()
 
 
 def no_extras(params: PyTree) -> tuple[()]:

@@ -129,4 +129,4 @@ def make_mir(
         mean_score = jnp.sum(score[picked] * real) / jnp.maximum(jnp.sum(real), 1)
         return state, replay_scalars(stream, replay) | {"interference": mean_score}
 
-    return Algorithm(draws=(candidates,), init=no_extras, step=step)
+    return Algorithm(draws=(candidates,), init=no_extras, step=step, picks=(replay_size,))

@@ -16,7 +16,7 @@ def memory_growth(scale: Scale) -> dict[str, float]:
     found: dict[str, float] = {}
     for capacity in CAPACITIES:
         subject = scale.subject(workload, capacity=capacity, buckets=(scale.bucket,))
-        feed = put_feed(subject.feed_at(scale.bucket), mesh)
+        feed = put_feed(subject.feed_at(subject.buckets[0]), mesh)
         program = compile_ahead(subject.step(mesh).call, subject.placed_shapes(mesh), feed, seed)
         found[str(capacity)] = program.bytes["peak"]
     first, *_, last = found.values()

@@ -78,7 +78,7 @@ class _Side:
         self._born = functools.partial(born, subject.init)
         self._shapes = jax.eval_shape(self._born, self._seed)
         self._shardings = param_shardings(self._shapes, mesh)
-        self._feed = put_feed(_for_seeds(subject.feed_at(scale.bucket), count), mesh)
+        self._feed = put_feed(_for_seeds(subject.feed_at(subject.buckets[0]), count), mesh)
 
     def compile(self) -> Program:
         """The step."""

@@ -24,11 +24,13 @@ from mmgen.data.assemble import assemble, object_counts, text_lengths
 from mmgen.data.buckets import Bucket, choose_buckets
 from mmgen.data.features import FeatureStore
 from mmgen.data.pipeline import FeedSource
+from mmgen.data.room import LEAST_SAVED
 from mmgen.data.schema import IGNORE_ID, Batch
 from mmgen.data.tables import Tables, gather_batch
 from mmgen.memory.base import Memory
 from mmgen.memory.plan import Plan, make_plan
 from mmgen.memory.reservoir import make_reservoir
+from mmgen.models.packing import packing_pays
 from mmgen.settings.sizes import SIZES
 from mmgen.tasks.base import Task
 from mmgen.tasks.masked_span import make_masked_span_task
@@ -45,7 +47,7 @@ class Subject(NamedTuple):
       task, algorithm, memory, plan: see their contracts; the last two are None without replay.
       init: `(key) -> TrainState`.
       feeds: of every iteration; reads zeros where the store is hollow.
-      buckets: padded shapes.
+      buckets: shapes of batches, those of `feeds`.
       shapes: of the state.
     """
 
@@ -119,7 +121,14 @@ class Subject(NamedTuple):
         )
 
     def feed_at(self, bucket: Bucket) -> Feed:
-        """A feed of that shape, whatever its iteration's own: for shapes and for timing."""
+        """A feed of that shape: for shapes and for timing.
+
+        Packed, it is that of an iteration which fits; else whatever its iteration's own shape is.
+        """
+        if bucket.room is not None:
+            fitting = np.flatnonzero(self.feeds.bucket_index == self.buckets.index(bucket))
+            # Of the last one, which finds the memory filled.
+            return self.feeds[int(fitting[-1])]
         sizes = (self.feeds.stream_rows.shape[1], *self.algorithm.draws)
         stream, *replay = (_batch(self.workload, np.arange(size), bucket) for size in sizes)
         if self.plan is None:
@@ -205,6 +214,8 @@ def make_subject(
         text_only="" if store else "zero",
         plan=plan,
         draws=chosen.draws,
+        picks=chosen.picks,
+        least_saved=LEAST_SAVED if packing_pays(net.hidden) else None,
     )
 
     def init(key: Key[Array, ""]) -> TrainState:
@@ -218,7 +229,7 @@ def make_subject(
         )
 
     shapes = jax.eval_shape(init, stream_key(0, "init"))
-    return Subject(workload, task, chosen, memory, plan, init, feeds, tuple(buckets), shapes)
+    return Subject(workload, task, chosen, memory, plan, init, feeds, feeds.buckets, shapes)
 
 
 def _in_batches(rows: Int[np.ndarray, " n"], batch_size: int) -> Int[np.ndarray, "steps b"]:

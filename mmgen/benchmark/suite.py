@@ -104,7 +104,7 @@ def clock_cases(
             **dict(case.settings),
         )
         data = put_data(subject.data(tables), mesh) if case.chunk and tables else None
-        return Bench(case, subject, data, put_feed(subject.feed_at(scale.bucket), mesh))
+        return Bench(case, subject, data, put_feed(subject.feed_at(subject.buckets[0]), mesh))
 
     # Side by side: most of it is compiling the replay plans.
     with concurrent.futures.ThreadPoolExecutor(scale.threads) as pool:
@@ -167,13 +167,14 @@ def _clock(
     wait: bool,
 ) -> None:
     case, subject = bench.case, bench.subject
-    (flops,) = subject.flops()
+    flops = subject.flops()[0]
     result: dict[str, Any] = {
         "name": case.name,
         "model": case.model,
         "algorithm": case.algorithm,
         "batch_size": case.batch_size,
         "draws": subject.algorithm.draws,
+        "room": subject.buckets[0].room,
         "flops": flops,
     }
     state = subject.random_state(ground.mesh)
@@ -249,8 +250,10 @@ def _fed(
     Args:
       seconds: when to stop, after `LEAST_WAITED` iterations at least.
     """
-    count = min(WAITED, len(subject.feeds))
-    feeder = Feeder(OnlyItems(subject.feeds), 0, count)
+    # Those of the shape that the program was compiled for.
+    steps = np.flatnonzero(subject.feeds.bucket_index == 0)
+    count = min(WAITED, len(steps))
+    feeder = Feeder(OnlyItems(subject.feeds, steps.tolist()), 0, count)
     clock = WaitClock()
     values: Array | None = None
     made = 0
@@ -277,10 +280,11 @@ def _fed(
 
 
 class OnlyItems:
-    """Feeds without their own way of reading ahead, which needs Grain."""
+    """Feeds, or those of `steps`, without their own way of reading ahead, which needs Grain."""
 
-    def __init__(self, feeds: Any):
+    def __init__(self, feeds: Any, steps: Sequence[int] | None = None):
         self._feeds = feeds
+        self._steps = range(len(feeds)) if steps is None else steps
 
-    def __getitem__(self, step: int) -> Any:
-        return self._feeds[step]
+    def __getitem__(self, number: int) -> Any:
+        return self._feeds[self._steps[number]]

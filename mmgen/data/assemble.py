@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int
 from mmgen.data.buckets import Bucket
 from mmgen.data.columns import Split
 from mmgen.data.features import FeatureStore
-from mmgen.data.schema import IGNORE_ID, Batch
+from mmgen.data.schema import IGNORE_ID, ROOM_FIELDS, Batch
 from mmgen.data.tokenizer import Vocabulary
 from mmgen.errors import UserError
 
@@ -116,6 +116,8 @@ def assemble(
 ) -> Batch:
     """The batch of `rows`: numpy arrays of `schema.MASKED_SPAN_FIELDS`.
 
+    A bucket with room to pack adds those of `schema.ROOM_FIELDS`.
+
     Captions are cut at the bucket's text, as the release cuts them at 64 positions (the cut piece
     may be [SEP]); images at the bucket's objects. Features travel in the dtype of the store.
 
@@ -141,6 +143,9 @@ def assemble(
     batch |= _text_fields(split, vocabulary, known, mask, bucket.text, max_span)
     images = np.where(mask, split.columns["image"][known], IGNORE_ID)
     batch |= _vision_fields(store, images, bucket.objects, feature_dim, text_only)
+    if bucket.room is not None:
+        shapes = zip(ROOM_FIELDS, bucket.room, strict=True)
+        batch |= {name: np.zeros((len(rows), room), np.bool_) for name, room in shapes}
     return batch
 
 

@@ -22,16 +22,32 @@ MIN_SAVING = 0.02
 """Share of the padded positions that one more compiled program must save."""
 
 
+class Room(NamedTuple):
+    """What of a batch there is room for, per example on average; see `mmgen.data.room`.
+
+    Attributes:
+      text: text positions.
+      objects: objects.
+      targets: masked positions.
+    """
+
+    text: int
+    objects: int
+    targets: int
+
+
 class Bucket(NamedTuple):
     """The padded shape of a batch.
 
     Attributes:
       text: text positions, special tokens included.
       objects: object slots.
+      room: for what exists, where that is packed.
     """
 
     text: int
     objects: int
+    room: Room | None = None
 
     @property
     def positions(self) -> int:
@@ -136,16 +152,18 @@ def bucket_of(
 
 
 def bucket_index(
-    longest: Int[np.ndarray, " s"], most: Int[np.ndarray, " s"], buckets: Sequence[tuple[int, int]]
+    longest: Int[np.ndarray, " s"],
+    most: Int[np.ndarray, " s"],
+    buckets: Sequence[tuple[int, ...] | Bucket],
 ) -> Int[np.ndarray, " s"]:
     """Index of the smallest bucket that holds each batch, from the batches' largest rows.
 
-    A bucket is any pair of sizes.
+    A bucket is any tuple that begins with a pair of sizes.
 
     Raises:
       ValueError: a batch fits into no bucket.
     """
-    table = np.asarray(buckets)
+    table = np.asarray([bucket[:2] for bucket in buckets])
     holds = (np.asarray(longest)[..., None] <= table[:, 0]) & (
         np.asarray(most)[..., None] <= table[:, 1]
     )

@@ -12,6 +12,7 @@ from mmgen.data.assemble import assemble, check_inputs, object_counts, text_leng
 from mmgen.data.buckets import Bucket, bucket_index
 from mmgen.data.columns import Split
 from mmgen.data.features import FeatureStore
+from mmgen.data.room import room_needed, with_room
 from mmgen.data.schema import IGNORE_ID, Batch
 from mmgen.data.tokenizer import Vocabulary
 from mmgen.memory.live import Drawn
@@ -43,10 +44,10 @@ class FeedSource:
 
     Attributes:
       stream_rows: int32[steps, b], global.
-      buckets: padded shapes.
-      row_bucket: int8[n], the smallest bucket that holds each row of the split.
-      bucket_index: int8[steps], the bucket of each iteration; without a plan that of its stream
-        rows, which the rows drawn may raise.
+      buckets: shapes of batches: those given or, packed, what `room.with_room` makes of them.
+      row_bucket: int8[n], the smallest of the buckets given that holds each row of the split.
+      bucket_index: int8[steps], which of `buckets` each iteration has; without a plan that of its
+        stream rows, which the rows drawn may change.
     """
 
     def __init__(
@@ -63,6 +64,8 @@ class FeedSource:
         text_only: str = "",
         plan: Plan | None = None,
         draws: tuple[int, ...] = (),
+        picks: tuple[int, ...] = (),
+        least_saved: float | None = None,
         side_of_rows: Any = (),
         local_rows: Callable[[int], Int[np.ndarray, " rows"]] = np.arange,
     ):
@@ -77,6 +80,9 @@ class FeedSource:
             that captions are cut to.
           plan: the replay plan; without one, rows to replay come by `with_replay`.
           draws: `Algorithm.draws`, sizes of the global replay batches.
+          picks: `Algorithm.picks`.
+          least_saved: pack batches if that saves such a share of their positions, see
+            `room.with_room`; for models that can, and one process. None never does.
           side_of_rows: what the memory policy must know of each row, as in `make_plan`.
           local_rows: size of a global batch -> which of its rows are assembled here, ascending, as
             `mmgen.core.mesh.local_rows`; all of them by default.
@@ -92,30 +98,65 @@ class FeedSource:
             "text_only": text_only,
         }
         check_inputs(split, store, window=buckets[-1].text, **self._settings)
-        self.buckets = tuple(buckets)
+        self._padded = self.buckets = tuple(buckets)
         self.stream_rows = _in_batches(stream_rows, batch_size, len(split))
         self._plan, self._draws, self._side = plan, draws, side_of_rows
         if plan is not None:
             _check_plan(plan, self.stream_rows.shape, sum(draws))
         self._columns, self._parts = _local_columns((batch_size, *draws), local_rows)
-        self.row_bucket = self._row_buckets()
-        self.bucket_index = self._bucket_of(self.stream_rows)
-        if plan is not None:
-            replayed = self._bucket_of(plan.replay_ids)
-            self.bucket_index = np.maximum(self.bucket_index, replayed)
+        self._picks = (batch_size, *(picks or draws))
+        self._sizes = self._row_sizes()
+        lengths, counts, _ = self._sizes.T
+        self.row_bucket = bucket_index(lengths, counts, self.buckets).astype(np.int8)
+        batches = [self.stream_rows]
+        if plan is not None and draws:
+            batches += np.split(plan.replay_ids, np.cumsum(draws)[:-1], axis=-1)
+        if least_saved is not None:
+            self.buckets = with_room(
+                self._padded,
+                self._padded_index(batches),
+                self.room_needed(batches),
+                max_span,
+                least_saved=least_saved,
+                complete=plan is not None or not draws,
+            )
+        self.bucket_index = self._index(batches)
 
-    def _row_buckets(self) -> Int[np.ndarray, " n"]:
-        if (np.diff(self.buckets, axis=0) < 0).any():
-            raise ValueError(f"every bucket must fit into the next one, unlike {self.buckets}")
-        largest = self.buckets[-1]
+    def _row_sizes(self) -> Int[np.ndarray, "n 3"]:
+        """Text positions, objects and targets of every row."""
+        if (np.diff([bucket[:2] for bucket in self._padded], axis=0) < 0).any():
+            raise ValueError(f"every bucket must fit into the next one, unlike {self._padded}")
+        largest = self._padded[-1]
         # What is beyond the largest bucket is cut, see `assemble`.
         lengths = np.minimum(text_lengths(self._split), largest.text)
         counts = object_counts(self._split, self._store, self._settings["text_only"])
-        counts = np.minimum(counts, largest.objects)
-        return bucket_index(lengths, counts, self.buckets).astype(np.int8)
+        targets = np.diff(self._split.columns["span"], axis=1)[:, 0]
+        return np.stack([lengths, np.minimum(counts, largest.objects), targets], axis=1)
 
-    def _bucket_of(self, rows: Int[np.ndarray, "*n b"]) -> Int[np.ndarray, "*n"]:
+    def room_needed(self, batches: Sequence[Int[np.ndarray, "*n b"]]) -> Int[np.ndarray, "*n 3"]:
+        """What each iteration needs that reads `batches`, its stream rows and its replay rows."""
+        return room_needed(self._sizes, batches, self._picks[: len(batches)])
+
+    def _padded_index(self, batches: Sequence[Int[np.ndarray, "*n b"]]) -> Int[np.ndarray, "*n"]:
+        """The smallest of the buckets given that holds the batches of each iteration."""
+        rows = np.concatenate(batches, axis=-1)
         return np.where(rows == IGNORE_ID, 0, self.row_bucket[rows]).max(axis=-1, initial=0)
+
+    def _index(self, batches: Sequence[Int[np.ndarray, "*n b"]]) -> Int[np.ndarray, "*n"]:
+        """Which of `buckets` the batches of each iteration have."""
+        padded = self._padded_index(batches)
+        if not self.packs:
+            return padded
+        needed = self.room_needed(batches)
+        packed = sum(bucket.room is not None for bucket in self.buckets)
+        index = np.maximum(padded + packed - len(self._padded), 0)
+        fits = (needed <= self.buckets[0].room).all(axis=-1)
+        return np.where(fits, index, len(self.buckets) - 1)
+
+    @property
+    def packs(self) -> bool:
+        """Have some batches room to be packed?"""
+        return self.buckets[0].room is not None
 
     def __len__(self) -> int:
         """Number of iterations."""
@@ -141,7 +182,7 @@ class FeedSource:
             self._store,
             self._vocabulary,
             rows[self._columns],
-            self.buckets[self._bucket_of(rows)],
+            self.buckets[int(self._index([self.stream_rows[step], *drawn.ids]))],
             **self._settings,
         )
         stream, *replay = (_part(batch, part) for part in self._parts)

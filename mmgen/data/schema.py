@@ -42,3 +42,12 @@ MASKED_SPAN_FIELDS: dict[str, tuple[str, type]] = {
 `features` and `image_feature` travel in the dtype of the feature store (float16 or float32) and
 are cast by the model.
 """
+
+ROOM_FIELDS: dict[str, tuple[str, type]] = {
+    "text_room": ("b rt", np.bool_),
+    "object_room": ("b ro", np.bool_),
+    "target_room": ("b rm", np.bool_),
+}
+"""Fields of a batch that is to be packed (`mmgen.models.packing`). Only their shapes are read: per
+example, `rt` text positions, `ro` objects and `rm` masked positions exist on average and at most.
+"""

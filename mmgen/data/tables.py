@@ -14,7 +14,7 @@ from mmgen.data.assemble import LEADING, SPECIALS
 from mmgen.data.buckets import Bucket
 from mmgen.data.columns import Split
 from mmgen.data.features import FeatureStore
-from mmgen.data.schema import IGNORE_ID, Batch
+from mmgen.data.schema import IGNORE_ID, ROOM_FIELDS, Batch
 from mmgen.data.tokenizer import Vocabulary
 from mmgen.errors import UserError
 
@@ -118,12 +118,16 @@ def gather_batch(
     """
     mask = rows != IGNORE_ID
     known = jnp.where(mask, rows, 0)
-    return {
+    batch = {
         "ids": rows,
         "mask": mask,
         **_text_fields(tables, vocabulary, known, mask, bucket.text, max_span),
         **_vision_fields(tables, known, mask, bucket.objects),
     }
+    if bucket.room is not None:
+        shapes = zip(ROOM_FIELDS, bucket.room, strict=True)
+        batch |= {name: jnp.zeros((len(rows), room), jnp.bool_) for name, room in shapes}
+    return batch
 
 
 def _text_fields(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from mmgen.models.dropout import Noise, at_site, dropout, site_blocks
 from mmgen.models.layers import (
@@ -20,6 +20,7 @@ from mmgen.models.layers import (
     masked_softmax,
     zeros_init,
 )
+from mmgen.models.packing import Slots
 
 ATTENTION_SITES = 2
 LAYER_SITES = ATTENTION_SITES + 1
@@ -60,45 +61,59 @@ class Attention(nn.Module):
     @nn.compact
     def __call__(
         self,
-        queries: Float[Array, "b q k"],
-        context: Float[Array, "b s k"] | None,
-        mask: Bool[Array, "b s"],
+        queries: Float[Array, "#b q k"],
+        context: Float[Array, "#b s k"] | None,
+        slots: Slots,
         noise: Noise | None,
-    ) -> Float[Array, "b q k"]:
-        """Attends; `context=None` is self-attention, `mask` says which keys exist."""
+        query_slots: Slots | None = None,
+    ) -> Float[Array, "#b q k"]:
+        """Attends; `context=None` is self-attention.
+
+        Args:
+          slots: of the keys.
+          query_slots: of the queries, where they are another sequence; None if they are not packed.
+        """
         hidden, sizes = queries.shape[-1], self.sizes
         normal = nn.initializers.normal(sizes.init_std)
         # Columns ordered (head, projection, dim): a tensor axis splits them between heads.
         kernel = self.param("qkv_kernel", normal, (hidden, 3 * hidden))
         bias = self.param("qkv_bias", zeros_init, (3 * hidden,))
         if context is None:
-            query, keys, values = self._project(queries, kernel, bias, slice(0, 3))
+            query_slots = slots
+            query, keys, values = self._project(queries, slots, kernel, bias, slice(0, 3))
         else:
-            (query,) = self._project(queries, kernel, bias, slice(0, 1))
-            keys, values = self._project(context, kernel, bias, slice(1, 3))
+            query_slots = query_slots or Slots(slots.mask)
+            (query,) = self._project(queries, query_slots, kernel, bias, slice(0, 1))
+            keys, values = self._project(context, slots, kernel, bias, slice(1, 3))
         weights_noise, output_noise = site_blocks(noise, 1, 1)
         query = query * (1 / math.sqrt(hidden // sizes.heads))
         scores = contract("bqhd,bshd->bhqs", query, keys, sizes.dtype)
-        weights = dropout(masked_softmax(scores, mask), sizes.dropout, weights_noise)
+        weights = dropout(masked_softmax(scores, slots.mask), sizes.dropout, weights_noise)
         mixed = contract("bhqs,bshd->bqhd", weights, values, sizes.dtype)
+        mixed = query_slots.pack(mixed.reshape(*mixed.shape[:2], hidden))
         out = Dense(hidden, sizes.dtype, init_std=sizes.init_std, name="out")
-        return _residual_norm(queries, out(mixed.reshape(queries.shape)), sizes, output_noise)
+        return _residual_norm(queries, out(mixed), sizes, query_slots.noise(output_noise))
 
     def _project(
         self,
-        x: Float[Array, "b n k"],
+        x: Float[Array, "#b n k"],
+        slots: Slots,
         kernel: Float[Array, "k f"],
         bias: Float[Array, " f"],
         which: slice,
     ) -> list[Float[Array, "b n h d"]]:
-        """Those of queries, keys and values (0, 1, 2) that `which` names, in one product."""
+        """Those of queries, keys and values (0, 1, 2) that `which` names, in one product.
+
+        They stand in their slots.
+        """
         if which != slice(0, 3):
             split = (self.sizes.heads, 3, -1)
             kernel = kernel.reshape(len(kernel), *split)[:, :, which].reshape(len(kernel), -1)
             bias = bias.reshape(split)[:, which].reshape(-1)
         parts = which.stop - which.start
         flat = contract("bnk,kf->bnf", x, kernel, self.sizes.dtype) + bias
-        flat = flat.astype(self.sizes.dtype).reshape(*x.shape[:2], self.sizes.heads, parts, -1)
+        flat = slots.unpack(flat.astype(self.sizes.dtype))
+        flat = flat.reshape(*flat.shape[:2], self.sizes.heads, parts, -1)
         return [flat[:, :, :, i] for i in range(parts)]
 
 
@@ -129,11 +144,12 @@ class EncoderLayer(nn.Module):
     @nn.compact
     def __call__(
         self,
-        x: Float[Array, "b n k"],
-        mask: Bool[Array, "b n"],
+        x: Float[Array, "#b n k"],
+        slots: Slots,
         noise: Noise | None,
-        queries: Float[Array, "b q k"] | None = None,
-    ) -> Float[Array, "b q k"]:
+        queries: Float[Array, "#b q k"] | None = None,
+        query_slots: Slots | None = None,
+    ) -> Float[Array, "#b q k"]:
         """The layer's output at every position, or at `queries`, rows of `x`, alone.
 
         Nothing above a last layer reads the other positions, so there it costs a fraction.
@@ -141,10 +157,12 @@ class EncoderLayer(nn.Module):
         attention_noise, mlp_noise = site_blocks(noise, ATTENTION_SITES, 1)
         attention = Attention(self.sizes, name="attention")
         if queries is None:
-            hidden = attention(x, None, mask, attention_noise)
+            query_slots = slots
+            hidden = attention(x, None, slots, attention_noise)
         else:
-            hidden = attention(queries, x, mask, attention_noise)
-        return FeedForward(self.sizes, name="mlp")(hidden, mlp_noise)
+            query_slots = query_slots or Slots(slots.mask)
+            hidden = attention(queries, x, slots, attention_noise, query_slots)
+        return FeedForward(self.sizes, name="mlp")(hidden, query_slots.noise(mlp_noise))
 
 
 class EncoderStack(nn.Module):
@@ -160,13 +178,13 @@ class EncoderStack(nn.Module):
 
     @nn.compact
     def __call__(
-        self, x: Float[Array, "b n k"], mask: Bool[Array, "b n"], noise: Noise | None
-    ) -> Float[Array, "b n k"]:
+        self, x: Float[Array, "#b n k"], slots: Slots, noise: Noise | None
+    ) -> Float[Array, "#b n k"]:
         """The output of the last of the layers."""
         if self.depth == 0:
             return x
         layer = EncoderLayer(self.sizes, name="layers")
-        return scan_layers(layer, (x,), (mask,), noise, LAYER_SITES, self.depth, self.unroll)[0]
+        return scan_layers(layer, (x,), (slots,), noise, LAYER_SITES, self.depth, self.unroll)[0]
 
 
 def scan_layers(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key, UInt, UInt8, UInt32
+from jaxtyping import Array, Float, Int, Key, UInt, UInt8, UInt32
 
 from mmgen.errors import UserError
 
@@ -27,10 +27,13 @@ class Noise(NamedTuple):
       key: the key's two words.
       site: number of the next site to drop. At least 1: `split` and `fold_in` of the same key read
         the counters (0, i).
+      rows: for states whose rows were taken out of a larger array, which rows of it: they lose
+        what they would lose there. Its shape is that of the states but for the last axis.
     """
 
     key: UInt32[Array, "2"]
     site: UInt32[Array, ""] | int
+    rows: Int[Array, "*lead"] | None = None
 
 
 def noise_from(key: Key[Array, ""] | None) -> Noise | None:
@@ -85,11 +88,15 @@ def random_bytes(noise: Noise, shape: tuple[int, ...]) -> UInt8[Array, "*shape"]
     """
     *lead, last = shape
     counters = (*lead, -(-last // 8))
-    strides = [math.prod(counters[axis + 1 :]) for axis in range(len(counters))]
-    element = sum(
-        jax.lax.broadcasted_iota(jnp.uint32, counters, axis) * jnp.uint32(stride)
-        for axis, stride in enumerate(strides)
-    )
+    if noise.rows is None:
+        strides = [math.prod(counters[axis + 1 :]) for axis in range(len(counters))]
+        element = sum(
+            jax.lax.broadcasted_iota(jnp.uint32, counters, axis) * jnp.uint32(stride)
+            for axis, stride in enumerate(strides)
+        )
+    else:
+        first = noise.rows.astype(jnp.uint32) * jnp.uint32(counters[-1])
+        element = first[..., None] + jnp.arange(counters[-1], dtype=jnp.uint32)
     site = jnp.full_like(element, noise.site)
     # Joined before they are cut into bytes: XLA would otherwise hash again for every byte.
     words = jnp.concatenate(threefry2x32(noise.key, site, element), axis=-1)

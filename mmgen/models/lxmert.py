@@ -22,7 +22,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Float, Key
 
 from mmgen.data.schema import Batch
 from mmgen.errors import UserError
@@ -37,7 +37,8 @@ from mmgen.models.bert import (
 )
 from mmgen.models.dropout import Noise, dropout, noise_from, site_blocks
 from mmgen.models.heads import MaskedTokenHead
-from mmgen.models.layers import INIT_STD, Dense, LayerNorm, look_up, take_positions
+from mmgen.models.layers import INIT_STD, Dense, LayerNorm, look_up
+from mmgen.models.packing import Slots, object_slots, target_slots, text_slots
 from mmgen.models.regions import check_batch, regions
 
 PyTree = Any
@@ -59,24 +60,24 @@ class CrossLayer(nn.Module):
     @nn.compact
     def __call__(
         self,
-        text: Float[Array, "b t k"],
-        visual: Float[Array, "b o k"],
-        text_mask: Bool[Array, "b t"],
-        object_mask: Bool[Array, "b o"],
+        text: Float[Array, "#b t k"],
+        visual: Float[Array, "#b o k"],
+        of_text: Slots,
+        of_objects: Slots,
         noise: Noise | None,
-    ) -> tuple[Float[Array, "b t k"], Float[Array, "b o k"]]:
+    ) -> tuple[Float[Array, "#b t k"], Float[Array, "#b o k"]]:
         """Text and objects after the layer."""
         noises = site_blocks(noise, *[ATTENTION_SITES] * 4, 1, 1)
         sizes = self.sizes
         cross = Attention(sizes, name="cross")
         text, visual = (
-            cross(text, visual, object_mask, noises[0]),
-            cross(visual, text, text_mask, noises[1]),
+            cross(text, visual, of_objects, noises[0], of_text),
+            cross(visual, text, of_text, noises[1], of_objects),
         )
-        text = Attention(sizes, name="text_attention")(text, None, text_mask, noises[2])
-        visual = Attention(sizes, name="visual_attention")(visual, None, object_mask, noises[3])
-        text = FeedForward(sizes, name="text_mlp")(text, noises[4])
-        visual = FeedForward(sizes, name="visual_mlp")(visual, noises[5])
+        text = Attention(sizes, name="text_attention")(text, None, of_text, noises[2])
+        visual = Attention(sizes, name="visual_attention")(visual, None, of_objects, noises[3])
+        text = FeedForward(sizes, name="text_mlp")(text, of_text.noise(noises[4]))
+        visual = FeedForward(sizes, name="visual_mlp")(visual, of_objects.noise(noises[5]))
         return text, visual
 
 
@@ -92,23 +93,25 @@ class LastCrossLayer(nn.Module):
     @nn.compact
     def __call__(
         self,
-        text: Float[Array, "b t k"],
-        visual: Float[Array, "b o k"],
-        text_mask: Bool[Array, "b t"],
-        object_mask: Bool[Array, "b o"],
+        text: Float[Array, "#b t k"],
+        visual: Float[Array, "#b o k"],
+        of_text: Slots,
+        of_objects: Slots,
         positions: Array,
+        of_targets: Slots,
         noise: Noise | None,
-    ) -> Float[Array, "b m k"]:
+    ) -> Float[Array, "#b m k"]:
         """Hidden states of the target positions."""
         noises = site_blocks(noise, ATTENTION_SITES, ATTENTION_SITES, 1)
         sizes = self.sizes
-        text = Attention(sizes, name="cross")(text, visual, object_mask, noises[0])
-        targets = take_positions(text, positions)
-        targets = Attention(sizes, name="text_attention")(targets, text, text_mask, noises[1])
+        text = Attention(sizes, name="cross")(text, visual, of_objects, noises[0], of_text)
+        targets = of_text.take(text, positions, of_targets)
+        within = Attention(sizes, name="text_attention")
+        targets = within(targets, text, of_text, noises[1], of_targets)
         if self.dead_parameters and self.is_initializing():
-            unread = Attention(sizes, name="visual_attention")(visual, None, object_mask, None)
+            unread = Attention(sizes, name="visual_attention")(visual, None, of_objects, None)
             FeedForward(sizes, name="visual_mlp")(unread, None)
-        return FeedForward(sizes, name="text_mlp")(targets, noises[2])
+        return FeedForward(sizes, name="text_mlp")(targets, of_targets.noise(noises[2]))
 
 
 class LXMERT(nn.Module):
@@ -139,27 +142,30 @@ class LXMERT(nn.Module):
         noises = site_blocks(noise_from(key), *self._sites())
         table = self.param("word_embedding", self._normal, (self.vocabulary_rows, self.hidden))
         words, table = look_up(table, batch["tokens"])
-        text, text_mask = self._embed_text(words, noises[0]), batch["text_mask"]
-        visual, object_mask = self._embed_regions(batch, noises[1])
+        of_text = text_slots(batch) if self.object_mask else Slots(batch["text_mask"])
+        text = self._embed_text(words, of_text, noises[0])
+        visual, of_objects = self._embed_regions(batch, noises[1])
 
         sizes = BertSizes(self.heads, self.mlp, self.dropout, self.dtype, self.init_std)
         language = EncoderStack(self.layers, sizes, self.scan_unroll, name="language")
-        text = language(text, text_mask, noises[2])
+        text = language(text, of_text, noises[2])
         vision = EncoderStack(self.visual_layers, sizes, self.scan_unroll, name="vision")
-        visual = vision(visual, object_mask, noises[3])
-        masks = (text_mask, object_mask)
+        visual = vision(visual, of_objects, noises[3])
+        slots = (of_text, of_objects)
         depth = self.cross_layers - 1
         if depth:
             cross = CrossLayer(sizes, name="cross_layers")
             text, visual = scan_layers(
-                cross, (text, visual), masks, noises[4], CROSS_SITES, depth, self.scan_unroll
+                cross, (text, visual), slots, noises[4], CROSS_SITES, depth, self.scan_unroll
             )
         last = LastCrossLayer(sizes, self.dead_parameters, name="last_cross_layer")
-        targets = last(text, visual, *masks, batch["span_positions"], noises[5])
+        of_targets = target_slots(batch) if of_text.packing else Slots(batch["target_mask"])
+        targets = last(text, visual, *slots, batch["span_positions"], of_targets, noises[5])
         if self.dead_parameters and self.is_initializing():
             pooled = self._dense(self.hidden, "pooler")(text[:, :1])
             self._dense(2, "relation")(pooled)
-        return MaskedTokenHead(self.dtype, self.init_std, name="head")(targets, table)
+        head = MaskedTokenHead(self.dtype, self.init_std, name="head")
+        return of_targets.unpack(head(targets, table))
 
     def _dense(self, features: int, name: str) -> Dense:
         return Dense(features, self.dtype, init_std=self.init_std, name=name)
@@ -174,25 +180,27 @@ class LXMERT(nn.Module):
         return 1, 1, single, LAYER_SITES * self.visual_layers, crossed, CROSS_SITES
 
     def _embed_text(
-        self, words: Float[Array, "b t k"], noise: Noise | None
-    ) -> Float[Array, "b t k"]:
+        self, words: Float[Array, "b t k"], slots: Slots, noise: Noise | None
+    ) -> Float[Array, "#b t k"]:
         position = self.param("position_embedding", self._normal, (self.max_positions, self.hidden))
         segment = self.param("segment_embedding", self._normal, (SEGMENTS, self.hidden))
         if self.frozen_rows:
             # Not only in the optimizer: AGEM projects with gradients, MIR may step along them.
             position, segment = _held_first_row(position), _held_first_row(segment)
-        x = LayerNorm(name="text_norm")(words + position[: words.shape[1]] + segment[0])
-        return dropout(x, self.dropout, noise).astype(self.dtype)
+        x = slots.pack(words + position[: words.shape[1]] + segment[0])
+        x = LayerNorm(name="text_norm")(x)
+        return dropout(x, self.dropout, slots.noise(noise)).astype(self.dtype)
 
     def _embed_regions(
         self, batch: Batch, noise: Noise | None
-    ) -> tuple[Float[Array, "b o k"], Bool[Array, "b o"]]:
-        slots = regions(batch, self.whole_image_object)
-        feature = self._dense(self.hidden, "visual")(slots.features)
-        box = self._dense(self.hidden, "box")(slots.boxes)
+    ) -> tuple[Float[Array, "#b o k"], Slots]:
+        present = regions(batch, self.whole_image_object)
+        mask = present.mask if self.object_mask else jnp.ones_like(present.mask)
+        slots = object_slots(batch, mask) if self.object_mask else Slots(mask)
+        feature = self._dense(self.hidden, "visual")(slots.pack(present.features))
+        box = self._dense(self.hidden, "box")(slots.pack(present.boxes))
         x = (LayerNorm(name="visual_norm")(feature) + LayerNorm(name="box_norm")(box)) / 2
-        mask = slots.mask if self.object_mask else jnp.ones_like(slots.mask)
-        return dropout(x, self.dropout, noise).astype(self.dtype), mask
+        return dropout(x, self.dropout, slots.noise(noise)).astype(self.dtype), slots
 
     @property
     def gradient_mask(self) -> Callable[[PyTree], PyTree] | None:

@@ -12,13 +12,14 @@ image feature besides the objects. So `whole_image_object` is on in profile `rel
 
 import flax.linen as nn
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Float, Key
 
 from mmgen.data.schema import Batch
 from mmgen.models.bert import LAYER_SITES, BertSizes, EncoderLayer, EncoderStack
 from mmgen.models.dropout import dropout, noise_from, site_blocks
 from mmgen.models.heads import MaskedTokenHead
-from mmgen.models.layers import INIT_STD, Dense, LayerNorm, look_up, take_positions
+from mmgen.models.layers import INIT_STD, Dense, LayerNorm, look_up
+from mmgen.models.packing import Slots, every_slot, joined, object_slots, target_slots, text_slots
 from mmgen.models.regions import check_batch, regions
 
 TEXT_SEGMENT, OBJECT_SEGMENT, SEGMENTS = 0, 2, 3
@@ -51,50 +52,59 @@ class VLBERT(nn.Module):
         noises = site_blocks(noise_from(key), 1, LAYER_SITES * (self.layers - 1), LAYER_SITES)
         table = self.param("word_embedding", self._normal, (self.vocabulary_rows, self.hidden))
         words, table = look_up(table, batch["tokens"])
-        x, mask = self._embed(batch, words)
+        x, slots = self._embed(batch, words)
         x = LayerNorm(name="embedding_norm")(x)
-        x = dropout(x, self.dropout, noises[0]).astype(self.dtype)
+        x = dropout(x, self.dropout, slots.noise(noises[0])).astype(self.dtype)
         sizes = BertSizes(self.heads, self.mlp, self.dropout, self.dtype, self.init_std)
         stack = EncoderStack(self.layers - 1, sizes, self.scan_unroll, name="encoder")
-        x = stack(x, mask, noises[1])
-        targets = take_positions(x, batch["span_positions"])
-        targets = EncoderLayer(sizes, name="last_layer")(x, mask, noises[2], targets)
-        return MaskedTokenHead(self.dtype, self.init_std, name="head")(targets, table)
+        x = stack(x, slots, noises[1])
+        of_targets = target_slots(batch) if slots.packing else Slots(batch["target_mask"])
+        targets = slots.take(x, batch["span_positions"], of_targets)
+        last = EncoderLayer(sizes, name="last_layer")
+        targets = last(x, slots, noises[2], targets, of_targets)
+        head = MaskedTokenHead(self.dtype, self.init_std, name="head")
+        return of_targets.unpack(head(targets, table))
 
     def _embed(
         self, batch: Batch, words: Float[Array, "b t k"]
-    ) -> tuple[Float[Array, "b n k"], Bool[Array, "b n"]]:
-        """Sums of embeddings of text, objects and end, and which of these slots exist."""
+    ) -> tuple[Float[Array, "#b n k"], Slots]:
+        """Sums of embeddings of text, objects and end, and the slots of this sequence."""
         position = self.param("position_embedding", self._normal, (self.max_positions, self.hidden))
         segment = self.param("segment_embedding", self._normal, (SEGMENTS, self.hidden))
         length = jnp.sum(batch["text_mask"], -1)
-        image, objects, object_mask = self._embed_regions(batch)
+        image, objects, of_objects = self._embed_regions(batch)
         text = words + image + position[: words.shape[1]] + segment[TEXT_SEGMENT]
-        objects = objects + position[length][:, None] + segment[OBJECT_SEGMENT]
+        objects = of_objects.unpack(objects) + position[length][:, None] + segment[OBJECT_SEGMENT]
         end_word = self.param("end_word", self._normal, (self.hidden,))
         end = (end_word + position[length + 1] + segment[OBJECT_SEGMENT])[:, None]
-        mask = [batch["text_mask"], object_mask, jnp.ones_like(object_mask[:, :1])]
-        return jnp.concatenate([text, objects, end], axis=1), jnp.concatenate(mask, axis=1)
+        of_text = text_slots(batch)
+        of_end = every_slot(jnp.ones_like(of_objects.mask[:, :1]), of_text)
+        slots = joined(of_text, of_objects, of_end)
+        return slots.pack(jnp.concatenate([text, objects, end], axis=1)), slots
 
     def _embed_regions(
         self, batch: Batch
-    ) -> tuple[Float[Array, "b 1 k"], Float[Array, "b o k"], Bool[Array, "b o"]]:
-        """What the image adds to text, the embedded objects, and which of them are attended."""
-        slots = regions(batch, self.whole_image_object)
-        image = batch["image_feature"][:, None].astype(slots.features.dtype)
-        features = jnp.concatenate([image, slots.features], axis=1)
-        visual = Dense(self.hidden, self.dtype, uniform=True, name="visual")(features)
+    ) -> tuple[Float[Array, "b 1 k"], Float[Array, "#b o k"], Slots]:
+        """What the image adds to text, the embedded objects, and their slots."""
+        present = regions(batch, self.whole_image_object)
+        mask = present.mask if self.object_mask else jnp.ones_like(present.mask)
+        slots = object_slots(batch, mask) if self.object_mask else Slots(mask)
+        project = Dense(self.hidden, self.dtype, uniform=True, name="visual")
+        image = batch["image_feature"][:, None].astype(present.features.dtype)
+        if slots.packing is None:
+            visual = project(jnp.concatenate([image, present.features], axis=1))
+            image, visual = visual[:, :1], visual[:, 1:]
+        else:
+            image, visual = project(image), project(slots.pack(present.features))
         # Gain 0: visual content enters as the gains grow.
-        image = LayerNorm(scale_init=0.0, name="image_norm")(visual[:, :1])
-        objects = LayerNorm(scale_init=0.0, name="object_norm")(visual[:, 1:])
+        image = LayerNorm(scale_init=0.0, name="image_norm")(image)
+        objects = LayerNorm(scale_init=0.0, name="object_norm")(visual)
         # Standard normal, about 50 times as large as the other embeddings: the release's default.
         objects += self.param("object_word", nn.initializers.normal(1.0), (self.hidden,))
         if self.box_geometry:
-            objects += Dense(self.hidden, self.dtype, init_std=self.init_std, name="box")(
-                slots.boxes
-            )
-        mask = slots.mask if self.object_mask else jnp.ones_like(slots.mask)
-        return image, objects, mask
+            box = Dense(self.hidden, self.dtype, init_std=self.init_std, name="box")
+            objects += box(slots.pack(present.boxes))
+        return image, objects, slots
 
     @property
     def _normal(self) -> nn.initializers.Initializer:

@@ -18,6 +18,7 @@ OPERATIONAL = (
     "data_dir",
     "mesh",
     "residency",
+    "packing",
     "deterministic",
     "checkpoint",
     "logging",
@@ -201,6 +202,9 @@ def default_config() -> ConfigDict:
     mesh.tensor = 1
     # "host" (features are read from the store) or "device" (tables live in device memory).
     config.residency = "host"
+    # Encoders skip padding ("on", "off"); "auto" does on a CPU where the model is wide enough for
+    # it to pay. The same numbers but for the order of sums and, where shapes change, dropout.
+    config.packing = "auto"
     # Deterministic GPU kernels (slower); bit-equal resumption on a GPU needs it.
     config.deterministic = False
     checkpoint = config.checkpoint = ConfigDict()

@@ -83,6 +83,7 @@ CHOICES = {
     "optimizer.name": ("adamw", "adam_release"),
     "evaluation.schedule": ("even", "paper"),
     "residency": ("host", "device"),
+    "packing": ("auto", "on", "off"),
 }
 """Keys with a closed set of values; keys of parts that plug in by import path are checked there."""
 

@@ -192,7 +192,9 @@ def choose_widths(
     """
     text = np.concatenate([split.text_length for split in splits])
     target = np.concatenate([split.target_length for split in splits])
-    return tuple(Widths(*shape) for shape in choose_buckets(text, target, most, batch=batch_size))
+    return tuple(
+        Widths(*shape[:2]) for shape in choose_buckets(text, target, most, batch=batch_size)
+    )
 
 
 class CompactSource:
