@@ -163,7 +163,7 @@ def _measure_cases(record: Record, scale: Scale, cases: Sequence[Case]) -> None:
 
 
 def _setting(scale: Scale) -> str:
-    bucket = f"bucket {tuple(scale.bucket)}"
+    bucket = f"bucket {scale.bucket.text} + {scale.bucket.objects}"
     return f"{device_facts()['device']}, {scale.dtype}, model size {scale.size}, {bucket}"
 
 

@@ -1,5 +1,6 @@
 """The accelerator check's results as text."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from mmgen.benchmark.record import table
@@ -44,12 +45,17 @@ def _machine(stage: dict[str, Any]) -> str:
     return f"{facts}\n\n{table(['matrix products', 'TFLOP/s'], peaks)}"
 
 
+def _sizes(buckets: Sequence[Sequence[Any]]) -> str:
+    """Text positions and object slots of each."""
+    return ", ".join(f"{text} + {objects}" for text, objects, *_ in buckets)
+
+
 def _pass(stage: dict[str, Any]) -> str:
     if "steps" not in stage:
         return ""
     head = (
         f"Full pass of ER-10k on VLBERT: {stage['instances']:,} instances in {stage['steps']:,} "
-        f"iterations, {stage['regions']:,} regions, buckets {stage['buckets']}"
+        f"iterations, {stage['regions']:,} regions, buckets {_sizes(stage['buckets'])}"
     )
     lines = [head]
     for name, seconds in stage.get("trials", {}).items():
@@ -93,6 +99,7 @@ CLOCK_COLUMNS = (
     ("device util.", "device_utilisation"),
     ("first step s", "host_first_step_seconds"),
     ("MiB", "host_program_bytes"),
+    ("packed", "room"),
     ("fed ms", "fed_ms"),
     ("data wait", "data_wait_share"),
 )
@@ -103,6 +110,8 @@ def clock_table(stage: dict[str, Any]) -> str:
     rows = []
     for case in stage.get("cases", ()):
         values = {**case, "host_program_bytes": case.get("host_program_bytes", 0) / 2**20}
+        if case.get("room"):
+            values["room"] = " + ".join(map(str, case["room"][:2]))
         rows.append([case["name"], *(values.get(key) for _, key in CLOCK_COLUMNS)])
     text = table(["case", *(title for title, _ in CLOCK_COLUMNS)], rows)
     reasons = [f"  {name}: {reason}" for name, reason in stage.get("failures", {}).items()]
@@ -113,8 +122,8 @@ def _clocks(stage: dict[str, Any]) -> str:
     if "peak" not in stage:
         return ""
     head = (
-        f"Iterations in {stage['dtype']}, model size {stage['size']}, bucket {stage['bucket']}; "
-        f"utilisation of {stage['peak'] / 1e12:.4g} TFLOP/s"
+        f"Iterations in {stage['dtype']}, model size {stage['size']}, bucket "
+        f"{_sizes([stage['bucket']])}; utilisation of {stage['peak'] / 1e12:.4g} TFLOP/s"
     )
     return f"{head}\n{clock_table(stage)}"
 

@@ -141,14 +141,13 @@ def _slots(mask: Bool[Array, "b n"], room: Bool[Array, "b r"] | None, more: int 
 
 
 def _packing(mask: Bool[Array, "b n"], room: int) -> Packing:
-    after = jnp.cumsum(mask.reshape(-1), dtype=jnp.int32)
-    number = jnp.arange(room, dtype=jnp.int32)
-    taken = number < after[-1]
-    # The first slot up to which there are `number + 1`.
-    source = jnp.searchsorted(after, number + 1, method="scan_unrolled")
+    exists = mask.reshape(-1)
+    after = jnp.cumsum(exists, dtype=jnp.int32)
+    slot = jnp.arange(mask.size, dtype=jnp.int32)
+    source = jnp.zeros(room, jnp.int32).at[jnp.where(exists, after - 1, room)].set(slot)
     return Packing(
-        source=jnp.where(taken, source, 0).astype(jnp.int32),
-        taken=taken,
+        source=source,
+        taken=jnp.arange(room) < after[-1],
         place=jnp.where(mask, jnp.minimum(after.reshape(mask.shape), room) - 1, 0),
         fits=after[-1] <= room,
     )
