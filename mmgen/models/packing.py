@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from mmgen.data.schema import Batch
 from mmgen.models.dropout import Noise
+from mmgen.models.layers import take_positions
 
 LEAST_PACKED = 256
 """Width of a model from which on packing pays on a CPU: narrower ones are not bound by products."""
@@ -72,7 +73,7 @@ class Slots(NamedTuple):
           of: the slots of what is taken, packed if this sequence is.
         """
         if self.packing is None:
-            return jnp.take_along_axis(x, columns[:, :, None], axis=1)
+            return take_positions(x, columns)
         places = jnp.take_along_axis(self.packing.place, columns, axis=1)
         if of.packing is not None:
             places = places.reshape(1, -1)[:, of.packing.source]
