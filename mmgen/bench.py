@@ -69,6 +69,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--batch_size", type=int, default=32, help="examples of a stream batch")
     add("--text", type=int, default=TYPICAL.text, help="text positions of the padded shape")
     add("--objects", type=int, default=TYPICAL.objects, help="object slots of the padded shape")
+    add("--packing", default="auto", help="as config.packing: auto, on or off")
     add("--chunk", type=int, default=0, help="also time residency device, so many per dispatch")
     add("--seconds", type=float, default=10.0, help="of each measurement, three rounds at least")
     add("--seeds", type=int, default=0, help="instead: so many seeds in one program against one")
@@ -133,6 +134,7 @@ def _check(arguments: argparse.Namespace, algorithms: list[str], models: list[st
         ("--models", models, MODELS),
         ("--size", [arguments.size], SIZES["vlbert"]),
         ("--dtype", [arguments.dtype], ("float32", "bfloat16")),
+        ("--packing", [arguments.packing], ("auto", "on", "off")),
     ):
         for name in names:
             check_choice(flag, name, known)
@@ -184,6 +186,7 @@ def _scale(arguments: argparse.Namespace) -> Scale:
         batch_size=arguments.batch_size,
         capacity=arguments.capacity,
         bucket=Bucket(arguments.text, arguments.objects),
+        packing=arguments.packing,
         matmul_size=0,
         compile_seconds=PATIENCE,
         threads=1,

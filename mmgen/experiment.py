@@ -21,7 +21,6 @@ from mmgen.data.buckets import Bucket
 from mmgen.data.columns import Dataset, Split
 from mmgen.data.locate import locate
 from mmgen.data.pipeline import FeedSource
-from mmgen.data.room import LEAST_SAVED
 from mmgen.data.run_data import (
     check_features,
     example_batch,
@@ -45,7 +44,7 @@ from mmgen.memory.reservoir import make_reservoir
 from mmgen.memory.stop_words import function_word_ids
 from mmgen.memory.task_balanced import make_task_balanced
 from mmgen.models.masked_span import MODELS
-from mmgen.models.packing import packing_pays
+from mmgen.models.packing import least_saved
 from mmgen.settings.plug_ins import is_plug_in, plug_in
 from mmgen.settings.resolve import attends_padding, check, resolve
 from mmgen.settings.suggest import check_choice
@@ -135,8 +134,8 @@ class Experiment(NamedTuple):
             "task_time_information": task_time_information(task, TIME_BINS),
         }
 
-    def least_saved(self, mesh: Mesh | None = None) -> float | None:
-        """Share of its positions that packing must save this run to be done; None never packs.
+    def packing(self, mesh: Mesh | None = None) -> float | None:
+        """Share of its positions that packing must save this run; None never packs.
 
         Raises:
           UserError: they are to be, and cannot.
@@ -154,10 +153,7 @@ class Experiment(NamedTuple):
         against = [reason for reason, holds in reasons.items() if holds]
         if config.packing == "on" and against:
             raise UserError(f"config.packing is 'on', but {against[0]}; leave it out.")
-        if config.packing == "on":
-            return 0.0
-        pays = config.packing == "auto" and packing_pays(config.model.hidden)
-        return LEAST_SAVED if pays and not against else None
+        return None if against else least_saved(config.packing, config.model.hidden)
 
     def feeds(self, mesh: Mesh | None = None) -> FeedSource:
         """`[step] -> Feed` of numpy arrays: this process's rows of the global batch."""
@@ -168,7 +164,7 @@ class Experiment(NamedTuple):
             plan=self.plan,
             draws=self.algorithm.draws,
             picks=self.algorithm.picks,
-            least_saved=self.least_saved(mesh),
+            least_saved=self.packing(mesh),
             side_of_rows=self.side_of_rows,
             split=self.split("train"),
             store=dataset.features,

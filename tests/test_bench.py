@@ -132,6 +132,7 @@ def test_a_config_says_the_sizes_of_its_step(monkeypatch):
     assert [step.get("capacity") for step in steps] == [1_000, 10_000, None]
     smoke = step_of("configs/visCOLL_er10k.py:smoke")
     assert (smoke["size"], smoke["batch_size"], smoke["dropout"]) == ("smoke", 32, 0.1)
+    assert smoke["packing"] == "auto"
 
 
 def test_what_several_seeds_are_not_measured_with_is_refused(capsys):

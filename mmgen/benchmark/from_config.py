@@ -25,8 +25,8 @@ OF_MODEL = ("size", "dropout", "dtype")
 def step_of(config_file: str) -> dict[str, Any]:
     """What a config says of its step.
 
-    That is `algorithm`, its `settings`, `model`, `size`, `dropout`, `dtype`, `batch_size` and, if
-    it has a memory, its `capacity`.
+    That is `algorithm`, its `settings`, `model`, `size`, `dropout`, `dtype`, `batch_size`,
+    `packing` and, if it has a memory, its `capacity`.
 
     Args:
       config_file: `FILE[:arguments]`, as of `mmgen.main`.
@@ -75,6 +75,7 @@ def step_of(config_file: str) -> dict[str, Any]:
         "settings": settings,
         "model": model,
         "batch_size": config.batch_size,
+        "packing": config.packing,
         **{key: config.model[key] for key in OF_MODEL},
     }
     return step | ({"capacity": config.memory.capacity} if config.memory.capacity else {})

@@ -32,6 +32,7 @@ class Scale:
       batch_size, capacity: of the stream batch and of the memory.
       large_batch: of the batch that is to fill the device.
       bucket: padded shape of the iterations that are timed alone.
+      packing: as `config.packing`.
       chunk: iterations per dispatch at most.
       matmul_size: of the products that give the peak.
       pass_seconds: a full pass that would take longer is broken off and extrapolated.
@@ -53,6 +54,7 @@ class Scale:
     large_batch: int = 1024
     capacity: int = 10_000
     bucket: Bucket = TYPICAL
+    packing: str = "auto"
     chunk: int = 150
     matmul_size: int = 8192
     pass_seconds: float = 130.0
@@ -91,6 +93,7 @@ class Scale:
             "dropout": self.dropout,
             "batch_size": self.batch_size,
             "capacity": self.capacity,
+            "packing": self.packing,
         }
         return make_subject(workload, **{**common, **settings})
 

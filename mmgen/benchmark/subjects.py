@@ -24,13 +24,12 @@ from mmgen.data.assemble import assemble, object_counts, text_lengths
 from mmgen.data.buckets import Bucket, choose_buckets
 from mmgen.data.features import FeatureStore
 from mmgen.data.pipeline import FeedSource
-from mmgen.data.room import LEAST_SAVED
 from mmgen.data.schema import IGNORE_ID, Batch
 from mmgen.data.tables import Tables, gather_batch
 from mmgen.memory.base import Memory
 from mmgen.memory.plan import Plan, make_plan
 from mmgen.memory.reservoir import make_reservoir
-from mmgen.models.packing import packing_pays
+from mmgen.models.packing import least_saved
 from mmgen.settings.sizes import SIZES
 from mmgen.tasks.base import Task
 from mmgen.tasks.masked_span import make_masked_span_task
@@ -166,6 +165,7 @@ def make_subject(
     store: FeatureStore | None = None,
     settings: Mapping[str, Any] = {},
     dropout: float = 0.1,
+    packing: str = "auto",
 ) -> Subject:
     """A run of `algorithm` on `model` over the workload's stream.
 
@@ -177,6 +177,7 @@ def make_subject(
       max_buckets, buckets: padded shapes, chosen or given.
       store: features on the host; by default zeros that take no memory.
       settings: further arguments of `make_<algorithm>`.
+      packing: as `config.packing`.
 
     Raises:
       ModuleNotFoundError: there is no such algorithm.
@@ -215,7 +216,7 @@ def make_subject(
         plan=plan,
         draws=chosen.draws,
         picks=chosen.picks,
-        least_saved=LEAST_SAVED if packing_pays(net.hidden) else None,
+        least_saved=least_saved(packing, net.hidden),
     )
 
     def init(key: Key[Array, ""]) -> TrainState:

@@ -16,9 +16,6 @@ from mmgen.data.schema import IGNORE_ID
 OVERFLOW_COST = 10
 """Padded iterations that take about as long as compiling their program."""
 
-LEAST_SAVED = 0.2
-"""Share of the positions that packing saves where it pays: moving them costs time, too."""
-
 
 def room_needed(
     sizes: Int[np.ndarray, "n 3"],
@@ -55,7 +52,7 @@ def with_room(
     needed: Int[np.ndarray, "steps 3"],
     most_targets: int,
     *,
-    least_saved: float = LEAST_SAVED,
+    least_saved: float = 0.0,
     complete: bool = True,
 ) -> tuple[Bucket, ...]:
     """The buckets with room to pack, and behind them the last one as it is for what does not fit.

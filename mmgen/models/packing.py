@@ -25,10 +25,21 @@ from mmgen.models.layers import take_positions
 LEAST_PACKED = 256
 """Width of a model from which on packing pays on a CPU: narrower ones are not bound by products."""
 
+LEAST_SAVED = 0.2
+"""Share of the positions that packing saves where it pays: moving them costs time, too."""
 
-def packing_pays(hidden: int) -> bool:
-    """Is a model of that width faster packed on this machine? Accelerators have not been asked."""
-    return hidden >= LEAST_PACKED and jax.default_backend() == "cpu"
+
+def least_saved(packing: str, hidden: int) -> float | None:
+    """Share of its positions that packing must save a run to be done; None never packs.
+
+    Args:
+      packing: "on", "off", or "auto": if it pays on this machine. Accelerators have not been asked.
+      hidden: width of the model.
+    """
+    if packing == "on":
+        return 0.0
+    pays = hidden >= LEAST_PACKED and jax.default_backend() == "cpu"
+    return LEAST_SAVED if packing == "auto" and pays else None
 
 
 class Packing(NamedTuple):

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 from models.tiny_models import quick_jit
 
-from mmgen.benchmark import subjects
+from mmgen.benchmark.subjects import make_subject
 from mmgen.benchmark.workload import host_store, make_workload
 from mmgen.core.rng import stream_key
 from mmgen.data.buckets import Bucket
@@ -12,16 +12,14 @@ from mmgen.data.buckets import Bucket
 STEPS = 10
 
 
-def test_the_candidates_that_mir_picks_have_room(monkeypatch):
+def test_the_candidates_that_mir_picks_have_room():
     workload = make_workload(
         30, 4 * STEPS, feature_dim=8, pieces=30, word_rows=50, longest=21, most_objects=12
     )
     store = host_store(workload)
 
     def run(packs):
-        monkeypatch.setattr(subjects, "packing_pays", lambda hidden: packs)
-        monkeypatch.setattr(subjects, "LEAST_SAVED", 0.0)
-        subject = subjects.make_subject(
+        subject = make_subject(
             workload,
             algorithm="mir",
             size="smoke",
@@ -29,6 +27,7 @@ def test_the_candidates_that_mir_picks_have_room(monkeypatch):
             capacity=20,
             buckets=(Bucket(24, 12),),
             store=store,
+            packing="on" if packs else "off",
             settings={"candidates": 12, "replay_size": 3},
         )
         packed = [subject.buckets[index].room is not None for index in subject.feeds.bucket_index]
