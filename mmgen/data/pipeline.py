@@ -172,17 +172,22 @@ class FeedSource:
         """
         if not 0 <= step < len(self):
             raise IndexError(f"there is no iteration {step}, only {len(self)}")
-        return self.with_replay(step, self._planned(step))
+        return self._feed(step, self._planned(step), int(self.bucket_index[step]))
 
     def with_replay(self, step: int, drawn: Drawn) -> Feed:
         """The same with the global rows `drawn` to replay, numpy arrays, instead of the plan's."""
+        index = int(self._index([self.stream_rows[step], *drawn.ids]))
+        return self._feed(step, drawn, index)
+
+    def _feed(self, step: int, drawn: Drawn, index: int) -> Feed:
+        """Iteration `step` in the bucket of that index."""
         rows = np.concatenate([self.stream_rows[step], *drawn.ids])
         batch = assemble(
             self._split,
             self._store,
             self._vocabulary,
             rows[self._columns],
-            self.buckets[int(self._index([self.stream_rows[step], *drawn.ids]))],
+            self.buckets[index],
             **self._settings,
         )
         stream, *replay = (_part(batch, part) for part in self._parts)

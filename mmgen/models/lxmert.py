@@ -159,7 +159,7 @@ class LXMERT(nn.Module):
                 cross, (text, visual), slots, noises[4], CROSS_SITES, depth, self.scan_unroll
             )
         last = LastCrossLayer(sizes, self.dead_parameters, name="last_cross_layer")
-        of_targets = target_slots(batch) if of_text.packing else Slots(batch["target_mask"])
+        of_targets = target_slots(batch, of_text)
         targets = last(text, visual, *slots, batch["span_positions"], of_targets, noises[5])
         if self.dead_parameters and self.is_initializing():
             pooled = self._dense(self.hidden, "pooler")(text[:, :1])
@@ -195,8 +195,7 @@ class LXMERT(nn.Module):
         self, batch: Batch, noise: Noise | None
     ) -> tuple[Float[Array, "#b o k"], Slots]:
         present = regions(batch, self.whole_image_object)
-        mask = present.mask if self.object_mask else jnp.ones_like(present.mask)
-        slots = object_slots(batch, mask) if self.object_mask else Slots(mask)
+        slots = object_slots(batch, present.mask, attend_empty=not self.object_mask)
         feature = self._dense(self.hidden, "visual")(slots.pack(present.features))
         box = self._dense(self.hidden, "box")(slots.pack(present.boxes))
         x = (LayerNorm(name="visual_norm")(feature) + LayerNorm(name="box_norm")(box)) / 2

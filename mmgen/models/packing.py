@@ -102,19 +102,22 @@ def text_slots(batch: Batch) -> Slots:
     return _slots(batch["text_mask"], batch.get("text_room"))
 
 
-def object_slots(batch: Batch, mask: Bool[Array, "b o"]) -> Slots:
+def object_slots(batch: Batch, mask: Bool[Array, "b o"], attend_empty: bool) -> Slots:
     """Those of a batch's objects, packed if the batch has room.
 
     Args:
       mask: which exist; one more in every row than in the batch if the whole image is one.
+      attend_empty: they all do, as empty slots are attended; then they are not packed.
     """
+    if attend_empty:
+        return Slots(jnp.ones_like(mask))
     more = mask.shape[1] - batch["object_mask"].shape[1]
     return _slots(mask, batch.get("object_room"), more)
 
 
-def target_slots(batch: Batch) -> Slots:
-    """Those of a batch's masked positions, packed if the batch has room."""
-    return _slots(batch["target_mask"], batch.get("target_room"))
+def target_slots(batch: Batch, within: Slots) -> Slots:
+    """Those of a batch's masked positions, packed if the sequence `within` which they lie is."""
+    return _slots(batch["target_mask"], batch["target_room"] if within.packing else None)
 
 
 def joined(*parts: Slots) -> Slots:

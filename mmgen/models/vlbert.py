@@ -58,7 +58,7 @@ class VLBERT(nn.Module):
         sizes = BertSizes(self.heads, self.mlp, self.dropout, self.dtype, self.init_std)
         stack = EncoderStack(self.layers - 1, sizes, self.scan_unroll, name="encoder")
         x = stack(x, slots, noises[1])
-        of_targets = target_slots(batch) if slots.packing else Slots(batch["target_mask"])
+        of_targets = target_slots(batch, slots)
         targets = slots.take(x, batch["span_positions"], of_targets)
         last = EncoderLayer(sizes, name="last_layer")
         targets = last(x, slots, noises[2], targets, of_targets)
@@ -87,8 +87,7 @@ class VLBERT(nn.Module):
     ) -> tuple[Float[Array, "b 1 k"], Float[Array, "#b o k"], Slots]:
         """What the image adds to text, the embedded objects, and their slots."""
         present = regions(batch, self.whole_image_object)
-        mask = present.mask if self.object_mask else jnp.ones_like(present.mask)
-        slots = object_slots(batch, mask) if self.object_mask else Slots(mask)
+        slots = object_slots(batch, present.mask, attend_empty=not self.object_mask)
         project = Dense(self.hidden, self.dtype, uniform=True, name="visual")
         image = batch["image_feature"][:, None].astype(present.features.dtype)
         if slots.packing is None:
