@@ -6,4 +6,6 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash launch/setup.sh base
+# Where an image forbids it, every run would compile two thousand modules anew.
+unset PYTHONDONTWRITEBYTECODE
 exec .venv/bin/python -m mmgen.main "$@"

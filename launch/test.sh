@@ -17,5 +17,7 @@ $python -m mypy
 # processor: a program for another one might not run.
 processor=$({ grep -m1 '^flags' /proc/cpuinfo 2>/dev/null || true; } | cksum | cut -d' ' -f1)
 export JAX_COMPILATION_CACHE_DIR=${JAX_COMPILATION_CACHE_DIR:-$PWD/.jax_cache/$(uname -m)-$processor}
+# Where an image forbids it, every process of the tests would compile two thousand modules anew.
+unset PYTHONDONTWRITEBYTECODE
 mkdir -p "$JAX_COMPILATION_CACHE_DIR"
 $python -m pytest -n 2 --dist worksteal --durations=25 "$@"
